@@ -29,6 +29,9 @@ help:
 demo: $(VENV)/.run-ready
 	@$(BIN)/python examples/demo.py
 
+# Processes share the cores: threads of linear algebra within each would wait for one another, and busily.
+docs doctests unit nightly durations coverage mutants: export OMP_NUM_THREADS ?= 1
+
 # What needs one core each goes side by side; the tests share all of them.
 test: $(VENV)/.dev-ready
 	@$(MAKE) --no-print-directory --jobs $(WORKERS) lint types layers docs doctests

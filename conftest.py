@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
 import typer.testing
 from hypothesis import HealthCheck, settings
 
+import quick_jax  # noqa: F401 - for what it sets, before JAX is loaded
 from durations import recorded
 
 # Every commit tries the same few examples; `make nightly` looks for new ones, and says how to repeat what it finds.
@@ -22,8 +24,8 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# The same commands are asked a thousand times: built once, where each CliRunner would build all of them again.
-typer.testing._get_command = functools.cache(typer.testing._get_command)
+# The same commands are asked a thousand times: built once, where each call would build all of them again.
+typer.testing._get_command = typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 @pytest.fixture(scope="session", autouse=True)

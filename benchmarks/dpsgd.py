@@ -89,7 +89,7 @@ def escudo(batch: int, steps: int, *, private: bool, precision: Any) -> float:
     from escudo.mechanisms.dpsgd import _core
     from escudo.mechanisms.dpsgd._layers import _taped
     from escudo.mechanisms.dpsgd._normal import normal
-    from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
+    from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, slots_of
 
     vae, data = network(), rows().astype(np.uint8)
     start = np.asarray(vae.layout.flatten(vae.start(np.random.default_rng(0))), np.float32)
@@ -131,9 +131,7 @@ def escudo(batch: int, steps: int, *, private: bool, precision: Any) -> float:
 
     def trained(seed: int) -> int:
         state, done = _core.first_state(start), 0
-        for segment in slots_of(
-            np.random.default_rng(seed), rows=ROWS, probability=batch / ROWS, steps=steps, capacity=capacity
-        ):
+        for segment in slots_of(np.random.default_rng(seed), Sampling(ROWS, batch / ROWS, steps), capacity):
             slots = segment._replace(rows=data[segment.rows])
             state = _core.run(vae, vae.layout, recipe, None, knobs, state, slots) if private else plain(state, slots)
             jax.block_until_ready(state)

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from escudo.mechanisms.dpsgd import _core
-from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots
+from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, device_slots
 from escudo.synthesis.neural._network import Columns, ColumnSpec, Network, Unit
 
 ROWS, WIDTH, BATCH = 5000, 222, 100
@@ -56,9 +56,7 @@ def trainings(precision: Any, steps: int, unroll: int, alone: bool) -> Any:
     knobs = _core.Knobs(*map(jnp.float32, (1.0, 1.0, BATCH, 1e-3, 1e6, 0.0, 0.99)))
     draw = partial(
         device_slots,
-        rows=ROWS,
-        probability=BATCH / ROWS,
-        steps=steps,
+        sampling=Sampling(ROWS, BATCH / ROWS, steps),
         capacity=capacity_for(ROWS, BATCH / ROWS),
     )
 

@@ -7,8 +7,9 @@ processor seconds of it and its children, imports included only where said, sinc
 the resident memory (of the largest process, for Spark that is the Java machine). *Reading* is the same columns handed
 over in batches and dropped. 10⁹ rows are ten times the file of 10⁸. *Wide* is a table of 1,000 columns with a graph of
 1,996 arrows, by the library and by the command; *sample* draws 10⁹ rows of three columns and writes them as Parquet
-parts (7 GB, then removed). Results go to ``benchmarks/results/scale.json`` and ``scale.md`` after each job, so that a
-stopped run goes on where it was; ``--only`` names jobs. Exits with 1 if a target is missed.
+parts (8 GB, then removed), *draw* draws 10⁷ rows of ten columns and drops them. Results go to
+``benchmarks/results/scale.json`` and ``scale.md`` after each job, so that a stopped run goes on where it was;
+``--only`` names jobs. Exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ TARGETS = {
     "wide CPU-s": 10.0,
     "wide command CPU-s": 10.0,
     "sample 1e9 GB": 1.0,
+    "draw 1e7 CPU-s": 10.0,
 }
 WIDE, WIDE_ROWS = 1000, 10_000
 
@@ -178,6 +180,8 @@ def work(job: str, engine: str, path: Path, copies: int) -> Any:
         return {"rows": int(counts[0].sum()), "hash": hashlib.md5(b"".join(c.tobytes() for c in counts)).hexdigest()}
     if job == "sample":
         return sampled(path, copies)
+    if job == "draw":
+        return drawn(path, copies)
     if job == "command":
         return command(path.with_name("wide.parquet"))
     if job == "wide":
@@ -249,6 +253,19 @@ def sampled(path: Path, copies: int) -> Any:
     return answer
 
 
+def drawn(path: Path, copies: int) -> Any:
+    """Draw so many times 10⁴ rows of ten columns, and drop them."""
+    import polars as pl
+
+    import escudo
+    from escudo.table import PrivateTable
+
+    names = [*TEXTS[:5], "i1", "i3", "i5", "f0", "f1"]
+    table = PrivateTable(pl.scan_parquet(path), schema_of().select(names), relation="add_remove")
+    model = escudo.synthesize(table, graph=graph_over(names), epsilon=1.0, delta=1e-9)
+    return {"rows": sum(block.height for block in model.blocks(copies * 10**4)), "columns": len(names)}
+
+
 def alone(job: str, engine: str, path: Path, copies: int) -> None:
     """Do one job and print what it took."""
     work("read", engine, path.with_name("warm.parquet"), 1)  # so that imports and a session do not count
@@ -311,6 +328,7 @@ JOBS: dict[str, tuple[str, str, int, int]] = {
     "wide": ("wide", "polars", 10**4, 1),
     "wide command": ("command", "polars", 10**4, 1),
     "sample 1e9": ("sample", "polars", 10**4, 10**5),
+    "draw 1e7": ("draw", "polars", 10**4, 10**3),
 }
 
 
@@ -327,6 +345,8 @@ def figures(done: dict[str, Any]) -> dict[str, float]:
     for job in ("wide", "wide command"):
         if job in done:
             found[f"{job} CPU-s"] = done[job]["cpu"]
+    if "draw 1e7" in done:
+        found["draw 1e7 CPU-s"] = done["draw 1e7"]["cpu"]
     if "sample 1e9" in done:
         found["sample 1e9 CPU-s"], found["sample 1e9 GB"] = done["sample 1e9"]["cpu"], done["sample 1e9"]["gb"]
     points = [
@@ -381,6 +401,7 @@ def markdown(record: dict[str, Any]) -> str:
         "*Wide command*: the same by `escudo release` from its start to its end, with the files read and written and "
         "the report's expected errors. "
         "*Sample*: 10⁹ rows of three columns drawn and written as Parquet parts. "
+        "*Draw*: 10⁷ rows of ten columns drawn and dropped, with the fit to 10⁴ rows. "
         "Wall seconds are of a shared machine. pyarrow's tables are in memory, which its peak says.",
         "",
         verdict(record),

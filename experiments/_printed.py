@@ -50,11 +50,11 @@ def trainer(network: Any, *, rows: int, batch: int, steps: int) -> Any:
     import jax.numpy as jnp
 
     from escudo.mechanisms.dpsgd import _core
-    from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots
+    from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, device_slots
 
     recipe, chance = _core.Recipe(averaged=False, split=False), batch / rows
     length = next(each for each in range(min(SEGMENT, steps), 0, -1) if steps % each == 0)
-    draw = partial(device_slots, rows=rows, probability=chance, capacity=capacity_for(rows, chance), steps=length)
+    draw = partial(device_slots, sampling=Sampling(rows, chance, length), capacity=capacity_for(rows, chance))
 
     def more(data: Any, knobs: Any, state: Any, key: Any, world: Any) -> Any:
         slots = draw(key)

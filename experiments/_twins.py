@@ -71,20 +71,14 @@ def trainer(vae: Any, edges: Any) -> Any:
     import jax.numpy as jnp
 
     from escudo.mechanisms.dpsgd import _core
-    from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots
+    from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, device_slots
     from escudo.synthesis.neural._model import _tiers
 
     # Not the faster "rbg": under vmap its equal keys do not give equal noise, and fours must share theirs.
     recipe = _core.Recipe(averaged=False, split=False)
     chance = BATCH / ROWS
     parts = 10
-    draw = partial(
-        device_slots,
-        rows=ROWS,
-        probability=chance,
-        capacity=capacity_for(ROWS, chance),
-        steps=STEPS // parts,
-    )
+    draw = partial(device_slots, sampling=Sampling(ROWS, chance, STEPS // parts), capacity=capacity_for(ROWS, chance))
     tiers = _tiers(vae)
     start = np.asarray(vae.layout.flatten(vae.start(np.random.default_rng(0))), np.float32)
     causes, effects = jnp.asarray(edges[:, 0]), jnp.asarray(edges[:, 1])

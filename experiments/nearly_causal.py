@@ -24,6 +24,16 @@ computed here by quadrature, not from rows, for the smallest to the largest nois
 noise" (``simulated_pairs.py``: a fifth to one of the cause's spread), and the votes of ``escudo.direction`` are counted
 on rows of both laws.
 
+**For which hidden causes 10 % cannot be had.** Take any rule that reads n rows, private or not, by blocks or not, and
+let it answer X → Y with probability p on the causal law and with probability h on the hidden one. The probabilities
+of the event "it answers X → Y" differ by at most TV(n), so h >= p - TV(n). A rule that keeps to h <= 0.10 therefore
+answers the causal pair with p <= 0.10 + TV(n) at most: *where TV(n) is below 0.40, no rule answers half of such
+causal pairs and at most one in ten of such hidden causes.* As σ goes to 0 the two laws become one (R is then M,
+independent of X = Z), so I goes to 0, and for every g, τ and n there is a largest σ for which the bound says so;
+``alike`` finds it by bisection. It grows smaller with n: a hidden cause that is nearly one of the columns can be told
+in principle, by enough rows. Above that σ the bound forbids nothing, and what ``escudo.direction`` does there is
+measured (``verdicts.py``).
+
 **A gate that was tried.** Where I is not small a test can tell: whether R depends on X. One such gate was written,
 tried on these kinds of pairs, and not taken. It has every advantage: the whole table, no noise. A line is fitted in
 each of 40 parts of the column that was named as the cause, R is what is left over its spread there, and the verdict is
@@ -59,6 +69,9 @@ FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
 }
 ROWS, TABLES, LEVEL = 10_000, 8, 0.01
 POINTS, REACH = 900, 8.0
+ALIKE, SIZES = 0.4, (500, 2_000, 10_000, 100_000)
+"""Total variation below which no rule answers half of the causal pairs and at most a tenth of the hidden causes; and
+numbers of rows."""
 
 Function = Callable[[Floats], Floats]
 
@@ -141,6 +154,22 @@ def most_apart(information: float, rows: int) -> float:
     """Return a bound on the total variation between so many rows of two laws with this divergence of one row."""
     total = max(information, 0.0) * rows
     return min(math.sqrt(total / 2), math.sqrt(-math.expm1(-total)))
+
+
+def alike(function: Function, tau: float, rows: int) -> float:
+    """Return the largest noise of a column beside its hidden cause at which so many rows are less than ``ALIKE`` apart.
+
+    By bisection of the logarithm; the information rises with the noise up to where it is that large. 0 where not even
+    the least noise that the quadrature can tell is small enough.
+    """
+    low, high = 0.02, 1.0
+    if most_apart(Laws.of(low, tau, function).information, rows) > ALIKE:
+        return 0.0
+    while high / low > 1.03:
+        middle = math.sqrt(low * high)
+        near = most_apart(Laws.of(middle, tau, function).information, rows) <= ALIKE
+        low, high = (middle, high) if near else (low, middle)
+    return low
 
 
 def votes(laws: Laws, tables: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -271,6 +300,29 @@ def page(result: dict[str, Any]) -> str:
             + " | ".join(f"{one['for']:.2f} : {one['against']:.2f}" for one in both)
             + f" | {both[0]['verdicts']} | {both[1]['verdicts']} |"
         )
+    lines += [
+        "",
+        "## For which hidden causes at most 10 % cannot be had",
+        "",
+        f"Where n rows of the two laws are less than {ALIKE:g} apart, **no rule, private or not, answers half of the"
+        " causal pairs and at most one in ten of the hidden causes next to them** (proof in the script). That is so"
+        " wherever the noise between a column and the hidden cause is at most this part of the cause's standard"
+        " deviation:",
+        "",
+        "| g | τ | " + " | ".join(f"{rows:,} rows" for rows in SIZES) + " |",
+        "|---|--:|" + "--:|" * len(SIZES),
+    ]
+    for key, by_rows in result["alike"].items():
+        name, tau = key.rsplit("; ", 1)
+        lines.append(
+            f"| {name} | {tau} | " + " | ".join(f"{value:.2f}" if value else "–" for value in by_rows.values()) + " |"
+        )
+    lines += [
+        "",
+        "Above that the bound forbids nothing: a rule may tell them, at a price. The price that ours pays, and how"
+        " often each kind gets a verdict, is in [verdicts.md](verdicts.md); the kinds there have noises of a fifth or"
+        " more.",
+    ]
     gate, common = result["gate"], [result["gate"][kind] for kind in COMMON_CAUSES]
     before, after = (
         sum(one[a] + one[b] for one in common) for a, b in (("first", "second"), ("first left", "second left"))
@@ -308,6 +360,10 @@ def main() -> None:
     if options.quick:
         print(json.dumps(result))
         return
+    result["alike"] = {
+        f"{name}; {tau:g}": {str(rows): alike(function, tau, rows) for rows in SIZES}
+        for (name, function), tau in itertools.product(FUNCTIONS.items(), NOISES)
+    }
     result["gate"] = tried(options.data)
     result["seconds"] = time.process_time() - start
     print(page(result))

@@ -286,7 +286,11 @@ any curve, with noises of any shape and size, down to a fifth, where one column 
 WRITTEN_LATER = ("common cause, random mechanisms", "common cause, scales and counts")
 """Two more, written after every setting had been frozen, and measured once: nothing was chosen on them."""
 
-NOTHING_TO_TELL = ("linear Gaussian", "independent", "common cause", *COMMON_CAUSES, *WRITTEN_LATER)
+WRITTEN_LAST = ("common cause, two of them", "common cause, seen through curves", "common cause, a clock")
+"""Three more, written after the settings had been chosen again, and measured once: two columns cause both; one does,
+and both are seen through curves; a time that runs, with a season, drives both."""
+
+NOTHING_TO_TELL = ("linear Gaussian", "independent", "common cause", *COMMON_CAUSES, *WRITTEN_LATER, *WRITTEN_LAST)
 """Families without a direction: either way round fits alike, or neither column causes the other."""
 
 MEASURED = (
@@ -354,7 +358,7 @@ def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
     if kind == "independent":
         columns = _column(rng, n), _column(rng, n)
         return columns if rng.random() < 0.7 else (columns[0], _stepped(rng, columns[1]))
-    if kind in (*COMMON_CAUSES, *WRITTEN_LATER):
+    if kind in (*COMMON_CAUSES, *WRITTEN_LATER, *WRITTEN_LAST):
         first, second, _ = confounded_pair(rng, n, kind)
         return first, second
     if kind == "linear non-Gaussian":
@@ -378,9 +382,7 @@ def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
         return cause, rng.poisson(level).astype(float)
     y = mean + size * noise
     if kind == "post-nonlinear":
-        y = standard(y)
-        through = rng.integers(4)
-        y = (np.exp(0.8 * y), y**3 + y, np.cbrt(y), 1 / (1 + np.exp(-2 * y)))[through]
+        y = _seen_through(rng, y)
     if kind == "rounded":
         return _stepped(rng, x), _stepped(rng, y)
     return x, y
@@ -397,7 +399,9 @@ _FUNCTIONS: tuple[Callable[[Floats], Floats], ...] = (
 
 
 def confounded_pair(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats, Floats]:
-    """Draw a pair of one of the families ``COMMON_CAUSES`` or ``WRITTEN_LATER``, and the common cause."""
+    """Draw a pair of one of the families without a direction that have a common cause, and that (or one of them)."""
+    if kind in WRITTEN_LAST:
+        return _confounded_last(rng, n, kind)
     if kind == "common cause, random mechanisms":  # as in SIM, without an arrow between the two
         cause = _random_shape(rng, n, gaussian=False)
         drawn = []
@@ -429,6 +433,30 @@ def confounded_pair(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats
             mean = cause if rng.random() < 0.3 else _curve(rng, cause)
             drawn.append(mean + np.exp(rng.uniform(np.log(0.2), 0)) * _column(rng, n, gaussian=0.5))
     return drawn[0], drawn[1], cause
+
+
+def _confounded_last(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats, Floats]:
+    cause, other = _column(rng, n), _column(rng, n)
+    phase = rng.uniform(0, 6, 2)
+    drawn = []
+    for place in range(2):
+        size = np.exp(rng.uniform(np.log(0.25), np.log(1.1)))
+        if kind == "common cause, two of them":
+            mean = _curve(rng, cause) + rng.uniform(0.3, 1) * _curve(rng, other)
+        elif kind == "common cause, a clock":
+            cause = np.linspace(-1, 1, n)
+            mean = rng.uniform(0.3, 1.5) * cause**3 + rng.uniform(0, 1) * cause + np.sin(9 * cause + phase[place])
+        else:
+            mean = _curve(rng, cause)
+        values = standard(mean) + size * _column(rng, n, gaussian=0.5)
+        drawn.append(_seen_through(rng, values) if kind == "common cause, seen through curves" else values)
+    return drawn[0], drawn[1], cause
+
+
+def _seen_through(rng: np.random.Generator, values: Floats) -> Floats:
+    y = standard(values)
+    through = rng.integers(4)
+    return (np.exp(0.8 * y), y**3 + y, np.cbrt(y), 1 / (1 + np.exp(-2 * y)))[through]
 
 
 def _correlated(rng: np.random.Generator, n: int) -> Pair:

@@ -49,6 +49,11 @@ def plain(found: Any, *names: str) -> dict[str, Any]:
     return {name: _plain(getattr(found, name)) for name in names or [field.name for field in fields(found)]}
 
 
+def plain_for_custodian(found: Any, *names: str) -> dict[str, Any]:
+    """Return the same of what only the custodian may see, which says so first."""
+    return {"custodian_only": True, **plain(found, *names)}
+
+
 def _plain(value: Any) -> Any:
     if hasattr(value, "to_json"):
         return value.to_json()

@@ -47,7 +47,7 @@ class Drawn(ABC):
         """Draw into axes, or into new ones if there are none, and return them."""
 
 
-def axes_for(axes: Any, *, title: str, across: str, up: str, size: Size = _USUAL) -> Any:  # Any: matplotlib's
+def axes_for(axes: Any, title: str, across: str, up: str, size: Size = _USUAL) -> Any:  # Any: matplotlib's
     """Return the axes that were given, or new ones of a size in inches, with what they show written on them.
 
     Raises:
@@ -86,7 +86,7 @@ def intervals(
         up: What the rows are.
         lines: Where the upright lines stand, by what they mean.
     """
-    drawn = axes_for(axes, title=title, across=across, up=up, size=(6.4, 1.8 + 0.34 * len(rows)))
+    drawn = axes_for(axes, title, across, up, size=(6.4, 1.8 + 0.34 * len(rows)))
     for place, (_, value, ends) in enumerate(rows):
         if ends is not None:
             drawn.hlines(place, *ends, color=_INK, linewidth=2)
@@ -113,7 +113,7 @@ def rising(
         names: The title, what is across and up, and what the bound and the claim are called.
     """
     title, below, beside, bound, claimed = names
-    drawn = axes_for(axes, title=title, across=below, up=beside)
+    drawn = axes_for(axes, title, below, beside)
     drawn.step(across, up, where="post", marker="o", markersize=3, color=_INK, label=literal(bound))
     if claim is not None:
         drawn.axhline(claim, color=_ASIDE, linestyle="--", linewidth=1, label=literal(claimed))
@@ -131,7 +131,7 @@ def shares(axes: Any, name: str, values: Mapping[str, Sequence[Any]], levels: Se
         values: Each sample, by what it is; None where a value is missing.
         levels: The column's levels; None for numbers and days, which come in bins.
     """
-    drawn = axes_for(axes, title=name, across=name, up="share of the rows, %")
+    drawn = axes_for(axes, name, name, "share of the rows, %")
     colours = [_INK, _ASIDE][: len(values)]
     if levels is None:
         told = {what: [one for one in sample if one is not None] for what, sample in values.items()}

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -92,7 +92,7 @@ _BEYOND = 2**53  # whole numbers from here on are no levels
 _POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyond every 64-bit integer
 
 
-def stripped(column: Column, dtype: nw.dtypes.DType) -> Column:
+def strip(column: Column, dtype: nw.dtypes.DType) -> Column:
     """Return an unconfirmed column without anything that may have been read from data.
 
     Its name, whether it is numeric or categorical, an order of levels and the bins of an open column remain; levels,
@@ -141,7 +141,7 @@ def between(column: Numeric, cells: range) -> Numeric:
     return Numeric(column.name, lower, upper, CELLS, missing=True)
 
 
-def bounded(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeric:
+def with_bounds(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeric:
     """Return the column with the bounds that were found, widened to round numbers; it notes if much is clamped."""
     assert found.lower is not None
     assert found.upper is not None
@@ -160,12 +160,12 @@ def bounded(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeric:
     return replace(column, lower=lower, upper=upper, bins=bins, confirmed=True, note=note)
 
 
-def unbounded(column: Numeric) -> Numeric:
+def without_bounds(column: Numeric) -> Numeric:
     """Return the column still open, with a note that says why."""
     return replace(column, note="too few values to learn bounds with this budget; state lower and upper")
 
 
-def levelled(column: Categorical, shown: Sequence[Level]) -> Categorical:
+def with_levels(column: Categorical, shown: Sequence[Level]) -> Categorical:
     """Return the column with the levels that were shown, or still open if there is none."""
     if not shown:
         return replace(column, note="no level was common enough to be learnt with this budget; state the levels")
@@ -323,7 +323,7 @@ class _Task:
 
     def run(self, table: PrivateTable, purse: Purse) -> Release[Schema]:
         """Learn the bounds, then the levels."""
-        return released(self.learnt(purse), purse, self.neighbours)
+        return release_of(self.learnt(purse), purse, self.neighbours)
 
     def learnt(self, purse: Purse) -> Schema:
         """Learn the bounds, then the levels, and return the schema with them."""
@@ -337,7 +337,7 @@ class _Task:
             learnt.append(self.bounds(column, span, finer.get(column.name), purse))
         for known, counts in zip(self.categorical, self.read.levels, strict=True):
             shown = show_keys(counts, self.levels_event, purse, rows=self.rows, purpose="stable histogram")
-            learnt.append(levelled(known, list(shown)))
+            learnt.append(with_levels(known, list(shown)))
         clamping = [span.cut.name for span in found if span.cut and 2 * (span.tail or 0) >= _TOO_MUCH_CLAMPED]
         return replace(self.schema.with_columns(*learnt), notes=(_much_clamped(clamping),) if clamping else ())
 
@@ -353,12 +353,12 @@ class _Task:
     def bounds(self, column: Numeric, span: _Span, counts: Integers | None, purse: Purse) -> Numeric:
         """Release the bounds within a span, by two quantiles at half of a column's share where rows suffice."""
         if span.cut is None:
-            return unbounded(column)
+            return without_bounds(column)
         if span.tail is None or counts is None:
-            return bounded(column, span.cut)
+            return with_bounds(column, span.cut)
         ends = [span.tail, 1 - span.tail]
         first, last = choose_cells(counts, ends, self.ends_event, purse, rows=self.rows, purpose="quantiles")
-        return bounded(column, between(span.cut, range(int(first), int(last) + 1)), 2 * span.tail)
+        return with_bounds(column, between(span.cut, range(int(first), int(last) + 1)), 2 * span.tail)
 
     def _plan_bounds(self, column: Numeric) -> Plan:
         steps = [
@@ -383,7 +383,7 @@ def _much_clamped(names: Sequence[str]) -> str:
 AnySchema = TypeVar("AnySchema", Schema, LinkedSchema)
 
 
-def released(schema: AnySchema, purse: Purse, neighbours: Neighbours) -> Release[AnySchema]:
+def release_of(schema: AnySchema, purse: Purse, neighbours: Neighbours) -> Release[AnySchema]:
     """Return what was learnt with its guarantee and its notes, and with a warning where the plan has one."""
     plan = purse.plan
     warning = (f"Warning: {plan.warning}",) if plan.warning else ()
@@ -394,15 +394,25 @@ def released(schema: AnySchema, purse: Purse, neighbours: Neighbours) -> Release
     )
 
 
+def _relation_of(account: Account | None) -> Relation:
+    return "replace_one" if account is None else account.relation
+
+
+class _Public(TypedDict, total=False):
+    """What is public about a table: which are its neighbours, and how many rows it has, or people."""
+
+    relation: Relation
+    rows: int | None
+    people: int | None
+
+
 def _read_task(
     frame: object,
     schema: Schema | None,
     epsilon: float,
     delta: float | None,
-    *,
     tails: float,
-    relation: str,
-    rows: int | None,
+    public: _Public,
 ) -> _Task:
     start = outline(frame) if schema is None else schema
     if not isinstance(start, Schema):
@@ -415,8 +425,8 @@ def _read_task(
         raise InputError(f"tails must lie in [0, 0.5), the part of the values left out at each end; got {tails!r}.")
     PrivateTable(frame, start)  # says at once if a column is absent, or of a type that cannot be read
     types = nw.from_native(frame).collect_schema()  # type: ignore[call-overload]
-    columns = [stripped(start[name], types[name]) for name in start.unconfirmed]
-    neighbours = start.neighbours(relation=relation, rows=rows)
+    columns = [strip(start[name], types[name]) for name in start.unconfirmed]
+    neighbours = start.neighbours(**public)
     budget = Budget(epsilon, usual_delta(neighbours) if delta is None else delta)
     task = _Task(replace(start.with_columns(*columns), notes=()), neighbours, budget, tails)
     if budget.delta == 0 and task.categorical:
@@ -496,9 +506,9 @@ def learn_schema(
     >>> learnt["smoke"].levels, learnt.confirmed
     (('no', 'rarely', 'yes', '(other)'), True)
     """
-    chosen = relation or ("replace_one" if account is None else account.relation)
-    task = _read_task(frame, schema, epsilon, delta, tails=tails, relation=chosen, rows=public_rows)
-    table = PrivateTable(frame, task.schema, account, relation=chosen, rows=public_rows)
+    public: _Public = {"relation": relation or _relation_of(account), "rows": public_rows}
+    task = _read_task(frame, schema, epsilon, delta, tails, public)
+    table = PrivateTable(frame, task.schema, account, **public)
     how: AskOptions = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
     return run(task if planning() else task.reading(frame), table, **how)
 
@@ -572,7 +582,7 @@ class _LinkedTask:
                 first, between_rows = (self._edges(counts, purse) for counts in self.days[child.name])
                 own = replace(own, start_edges=first, gap_edges=between_rows)
             children.append(own)
-        return released(replace(schema, children=tuple(children)), purse, self.neighbours)
+        return release_of(replace(schema, children=tuple(children)), purse, self.neighbours)
 
     def _edges(self, counts: Integers, purse: Purse) -> tuple[int, ...]:
         parts = [*_PARTS, 1 - _TAIL]
@@ -639,7 +649,7 @@ def _linked_task(
     for name in schema.tables:
         own = schema.schema_of(name)
         types = nw.from_native(frames[name]).collect_schema()  # type: ignore[call-overload]
-        bare = own.with_columns(*(stripped(own[one], types[one]) for one in own.unconfirmed))
+        bare = own.with_columns(*(strip(own[one], types[one]) for one in own.unconfirmed))
         columns[name] = replace(bare, person_id=schema.reading(name).person_id, max_rows_per_person=1, notes=())
     budget = Budget(epsilon, usual_delta(stated) if delta is None else delta)
     timed = tuple(child.name for child in schema.children if not child.confirmed and child.order is not None)
@@ -726,14 +736,15 @@ def learn_linked(
     known = replace(schema, children=tuple(_stated_rows(child, told) for child in schema.children))
     if told:
         raise InputError(f"most names {next(iter(told))!r:.60}, which is no table whose rows are yet to be bounded.")
-    relation = "replace_one" if account is None else account.relation
-    PrivateTables(frames, known, account, relation=relation, people=people)  # says at once what is missing
-    task = _linked_task(frames, known, epsilon, delta, known.neighbours(relation=relation, people=people))
+    public: Any = {"relation": _relation_of(account), "people": people}
+    PrivateTables(frames, known, account, **public)  # says at once what is missing
+    task = _linked_task(frames, known, epsilon, delta, known.neighbours(**public))
     if not task.tables and not task.timed:
         raise InputError("all that is not confirmed is how many rows count, which is stated; confirm it instead.")
-    tables = PrivateTables(frames, task.schema, account, relation=relation, people=people)
+    tables = PrivateTables(frames, task.schema, account, **public)
     anything: Any = task if planning() else task.reading(frames)  # what is asked of one table is asked of these
-    answer: Release[LinkedSchema] = run(anything, tables, accept_large_delta=accept_large_delta, seed=seed)  # type: ignore[arg-type]
+    how: AskOptions = {"accept_large_delta": accept_large_delta, "seed": seed}
+    answer: Release[LinkedSchema] = run(anything, tables, **how)  # type: ignore[arg-type]
     return answer
 
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast, overload
 
-from escudo.asking import linked, paying, planning, run, verb
+from escudo.asking import AskOptions, linked, paying, planning, run, verb
 from escudo.errors import InputError
 from escudo.privacy import Budget, Event, Passes, Plan, usual_delta
 from escudo.report import LinkedReleaseFiles, LinkedWriting, ReleaseFiles, check_target, write_release
@@ -116,48 +116,50 @@ def release(
     from escudo.table import LinkedSchema
 
     described: Schema | LinkedSchema = table.schema  # of tables, or of what a plan takes in their place
+    if isinstance(described, LinkedSchema) and custodian:
+        raise InputError("a release of linked tables has no custodian's copy; leave it out, and use evaluate().")
+    if not planning():
+        check_target(directory, custodian=custodian, overwrite=overwrite)
+    asked: _Asked = {
+        "graph": graph,
+        "knowledge": knowledge,
+        "generator": generator,
+        "options": options,
+        "evaluate": evaluate,
+        "directory": Path(directory),
+        "seed": seed,
+        "written": {"csv": csv, "overwrite": overwrite},
+    }
+    how: AskOptions = {"accept_large_delta": accept_large_delta, "seed": seed}
     if isinstance(described, LinkedSchema):
-        if custodian:
-            raise InputError("a release of linked tables has no custodian's copy; leave it out, and use evaluate().")
-        together = LinkedRelease(
-            graph=graph,
-            knowledge=knowledge,
-            evaluate=evaluate,
-            generator=generator,
-            options=options,
-            directory=Path(directory),
-            people=rows,
-            seed=seed,
-            written={"csv": csv, "overwrite": overwrite},
-        )
-        if not planning():
-            check_target(directory, overwrite=overwrite)
+        together = LinkedRelease(**asked, people=rows)
         whole = together.prepare(
             described, table.neighbours, linked_budget(table.neighbours, epsilon, delta, no_privacy=no_privacy)
         )
-        terms: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
-        return cast(LinkedReleaseFiles, run(cast(Any, whole), cast(Any, table), purpose=whole.purpose, **terms))
+        how["purpose"] = whole.purpose
+        return cast(LinkedReleaseFiles, run(cast(Any, whole), cast(Any, table), **how))
     table = cast("PrivateTable", table)
-    question = SyntheticRelease(
-        graph=graph,
-        knowledge=knowledge,
-        generator=generator,
-        options=options,
-        evaluate=evaluate,
-        directory=Path(directory),
-        rows=rows,
-        seed=seed,
-        custodian=custodian,
-        written={"csv": csv, "overwrite": overwrite},
-    )
-    if not planning():
-        check_target(directory, custodian=custodian, overwrite=overwrite)
+    question = SyntheticRelease(**asked, rows=rows, custodian=custodian)
     if check_no_privacy(epsilon, delta, no_privacy=no_privacy):
         return question.without_privacy(table)
     assert epsilon is not None, "or it was meant"
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
     prepared = question.prepare(described, table.neighbours, budget)
-    return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
+    how["purpose"] = prepared.purpose
+    return run(prepared, table, **how)
+
+
+class _Asked(TypedDict):
+    """What is asked of one table and of linked ones alike: fields of either question, which see."""
+
+    graph: CausalGraph | Literal["discover"] | None
+    knowledge: CausalGraph | None
+    generator: str
+    options: Mapping[str, Any]
+    evaluate: float | None
+    directory: Path
+    seed: int | None
+    written: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,9 +229,7 @@ class SyntheticRelease:
         model = fit_unprotected(question, table, seed=self.seed)
         return self._written(model, table)
 
-    def _written(
-        self, model: Model, table: PrivateTable, evaluate: Any = None, forecast: Forecast | None = None
-    ) -> ReleaseFiles:
+    def _written(self, model: Model, table: PrivateTable, **told: Any) -> ReleaseFiles:
         assert self.directory is not None, "only a plan was asked for"
         return write_release(
             model,
@@ -238,8 +238,7 @@ class SyntheticRelease:
             dataset=getattr(table.account, "dataset", ""),
             seed=self.seed,
             table=table if self.custodian else None,
-            evaluate=evaluate,
-            forecast=forecast,
+            **told,
             **self.written,
         )
 
@@ -255,8 +254,9 @@ class SyntheticRelease:
                 )
             return Synthesis(graph=self.graph, generator=self.generator, options=self.options)
         if self.generator in ("vae", "autoregressive"):
-            options = {"discover": "joint", **self.options}
-            return Synthesis(graph=self.knowledge, generator=self.generator, options=options)
+            return Synthesis(
+                graph=self.knowledge, generator=self.generator, options={"discover": "joint", **self.options}
+            )
         from escudo.synthesis import DiscoveredSynthesis
 
         options = dict(self.options)
@@ -348,7 +348,9 @@ class PreparedRelease:
         found = self.generator.run(table, purse)
         model, evaluate = found if isinstance(found, tuple) else (found, None)
         try:
-            return self.question._written(model, table, evaluate, self.forecast(round(float(model.details["rows"]))))
+            return self.question._written(
+                model, table, evaluate=evaluate, forecast=self.forecast(round(float(model.details["rows"])))
+            )
         except InputError as error:  # such as a disk that is full by now
             raise InputError(f"{error} What was spent stays spent.") from None
 
@@ -439,10 +441,14 @@ class PreparedLinkedRelease:
         model, evaluate = found if isinstance(found, tuple) else (found, None)
         question = self.question
         assert question.directory is not None, "only a plan was asked for"
-        people = question.people or max(int(model.details["people"]), 1)
-        dataset = getattr(table.account, "dataset", "")
-        writing = LinkedWriting(people=people, dataset=dataset, seed=question.seed, **question.written)
+        writing = LinkedWriting(
+            people=question.people or max(int(model.details["people"]), 1),
+            dataset=getattr(table.account, "dataset", ""),
+            seed=question.seed,
+            evaluate=evaluate,
+            **question.written,
+        )
         try:
-            return replace(writing, evaluate=evaluate).write(model, question.directory)
+            return writing.write(model, question.directory)
         except InputError as error:  # such as a disk that is full by now
             raise InputError(f"{error} What was spent stays spent.") from None

@@ -1,7 +1,8 @@
 """A count on a standalone cluster, as a program of its own: two workers are running, and one may be lost meanwhile.
 
 ``python spark_cluster.py MASTER FOLDER`` counts a table whose partitions wait for the file ``go`` in FOLDER and leave
-one file each there when they begin. It prints the counts as JSON.
+one file each there when they begin. Then it asks four questions, and counts the Delta table ``visits`` in FOLDER. It
+prints counts and answers as JSON.
 """
 
 from __future__ import annotations
@@ -14,12 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from escudo.table import Categorical, Numeric, PrivateTable, Schema
+import numpy as np
+import polars as pl
+
+import escudo
+from escudo.causal import CausalGraph
+from escudo.table import Categorical, Numeric, PrivateTable, Schema, open_data
 
 ROWS = 40_000
 SCHEMA = Schema((Categorical("kind", ["a", "b", "c"], missing=True), Numeric("size", 0, 40_000, 8)))
 BY_PERSON = Schema(SCHEMA.fields, person_id="who", max_rows_per_person=3)
 TABLES = [("kind", "size"), ("kind",)]
+# Java machines here live for seconds: compiling well, or clearing up on several cores, costs more than it saves.
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def rows_of(numbers: list[int]) -> dict[str, list[Any]]:
@@ -28,6 +36,32 @@ def rows_of(numbers: list[int]) -> dict[str, list[Any]]:
         "size": [float(number) for number in numbers],
         "who": [number % 5000 for number in numbers],
     }
+
+
+def clinic(rows: int = 3000) -> tuple[pl.DataFrame, Schema]:
+    """Return a table for the four of them, and its schema."""
+    rng = np.random.default_rng(5)
+    smoke = rng.random(rows) < 0.3
+    ill = rng.random(rows) < np.where(smoke, 0.6, 0.2)
+    dose = np.where(ill, 3.0, 1.0) + rng.normal(0, 0.5, rows)
+    frame = pl.DataFrame(
+        {"smoke": np.where(smoke, "yes", "no"), "ill": np.where(ill, "yes", "no"), "dose": dose, "late": dose**3 / 30}
+    )
+    levels = ["no", "yes"]
+    numbers = {"dose": {"type": "numeric", "lower": 0, "upper": 5}, "late": {"type": "numeric", "lower": 0, "upper": 4}}
+    return frame, Schema.from_dict({"smoke": levels, "ill": levels, **numbers})
+
+
+def answers(frame: Any, schema: Schema) -> list[Any]:
+    """Return what a release, a discovery, a direction and an effect say."""
+    table = PrivateTable(frame, schema)
+    model = escudo.synthesize(
+        table, graph=CausalGraph.parse("digraph {smoke -> ill -> dose}"), epsilon=2.0, delta=1e-6, seed=1
+    )
+    found = escudo.discover(table, epsilon=2.0, delta=1e-6, seed=1)
+    way = escudo.direction(table, "dose", "late", epsilon=2.0, seed=1)
+    effect = escudo.effect_of(table, "smoke", "ill", trial=True, epsilon=2.0, seed=1)
+    return [model.sample(50, seed=2).rows(), str(found.graph), str(way.to_json()), str(effect.to_json())]
 
 
 def main(master: str, folder: Path) -> None:
@@ -40,6 +74,8 @@ def main(master: str, folder: Path) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "OFF",
+        "spark.driver.extraJavaOptions": JAVA,
+        "spark.executor.extraJavaOptions": JAVA,
     }
     session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
 
@@ -56,6 +92,10 @@ def main(master: str, folder: Path) -> None:
     counted = {}
     for unit, schema in (("row", SCHEMA), ("person", BY_PERSON)):
         counted[unit] = [table.tolist() for table in PrivateTable(frame, schema).counts(TABLES)]
+    rows, described = clinic()
+    counted["answers"] = answers(session.createDataFrame(rows.to_arrow()), described)
+    visits = open_data(f"{master}{folder}/visits", described)
+    counted["delta"] = PrivateTable(visits, described).counts(["smoke", "ill"]).tolist()
     print(json.dumps(counted), flush=True)
     session.stop()
 

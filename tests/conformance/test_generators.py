@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -18,9 +17,6 @@ from escudo.mechanisms import _noise
 from escudo.privacy import Ledger, MemoryAccount, plan
 from escudo.synthesis import GENERATORS, Model, fit, load, prepare, synthesize
 from escudo.table import PrivateTable, Schema
-
-# Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 ROWS = 600

@@ -25,7 +25,10 @@ from conformance import test_linked_engines as linked_engines
 from escudo.causal import CausalGraph
 from escudo.cli import app
 from escudo.errors import InputError
-from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, open_data
+from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, open_data
+from escudo.utility import evaluate_privately
+from unit.table import test_iceberg as iceberg
+from unit.table import test_lakes as lakes
 
 pyspark = pytest.importorskip("pyspark")
 pytestmark = [
@@ -50,6 +53,7 @@ def session() -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "America/New_York",  # days are those of UTC all the same
+        "spark.driver.extraJavaOptions": spark_cluster.JAVA,
     }
     opened = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     yield opened
@@ -142,7 +146,6 @@ def test_spark_and_dask_add_up_sums_on_their_workers(session: Any, monkeypatch: 
     """No row passes through the driver for moments, straight lines and the scales of discovery."""
     from escudo.discovery import _gaussian
     from escudo.synthesis import _linear, _moment_statistics
-    from escudo.table import _spark
 
     monkeypatch.setattr(_spark, "spark_pieces", None)  # what hands rows to the driver
     data, columns = engines._data(6), engines.SCHEMAS["missing"]
@@ -163,7 +166,7 @@ def test_spark_and_dask_add_up_sums_on_their_workers(session: Any, monkeypatch: 
         for one in (found(spark), found(engines.BY_PERSON["dask"](data))):
             for some, other in zip(one, wanted, strict=True):
                 np.testing.assert_array_equal(some, other)
-    clinic, described = _clinic()
+    clinic, described = spark_cluster.clinic()
     numbers = described.select(["dose", "late"])
     ours, theirs = (PrivateTable(one, numbers) for one in (clinic, _frame(session, clinic)))
     wanted = _linear._second_moments(ours, 10**6)
@@ -172,48 +175,146 @@ def test_spark_and_dask_add_up_sums_on_their_workers(session: Any, monkeypatch: 
     np.testing.assert_array_equal(_linear._second_moments(theirs, 10**6), wanted)
 
 
-def test_spark_does_not_read_the_files_of_a_delta_or_iceberg_table_as_parquet(session: Any, tmp_path: Path) -> None:
-    """They also hold rows that were deleted."""
+def test_spark_does_not_read_the_files_of_a_delta_or_iceberg_table_as_parquet(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They also hold rows that were deleted; where the driver does not see them, Spark is asked for their logs."""
     for kind, inside in (("delta", "_delta_log/0.json"), ("iceberg", "metadata/version-hint.text")):
         folder = tmp_path / kind
         (folder / inside).parent.mkdir(parents=True)
         (folder / inside).write_text("1")
         pl.DataFrame({"a": [1]}).write_parquet(folder / "part.parquet")
+        monkeypatch.setattr(_spark, "is_lake", lambda _: False)
         with pytest.raises(InputError, match=f"(?i){kind} table.*format={kind}"):
             open_data(f"spark://{folder}")
+    monkeypatch.undo()
+    for form in ("", "?format=delta"):
+        with pytest.raises(InputError, match="cannot be read as a Delta table"):
+            open_data(f"spark://{tmp_path}/delta{form}")
 
 
-def _clinic(rows: int = 3000) -> tuple[pl.DataFrame, Schema]:
-    rng = np.random.default_rng(5)
-    smoke = rng.random(rows) < 0.3
-    ill = rng.random(rows) < np.where(smoke, 0.6, 0.2)
-    dose = np.where(ill, 3.0, 1.0) + rng.normal(0, 0.5, rows)
-    frame = pl.DataFrame(
-        {"smoke": np.where(smoke, "yes", "no"), "ill": np.where(ill, "yes", "no"), "dose": dose, "late": dose**3 / 30}
-    )
-    levels = ["no", "yes"]
-    numbers = {"dose": {"type": "numeric", "lower": 0, "upper": 5}, "late": {"type": "numeric", "lower": 0, "upper": 4}}
-    return frame, Schema.from_dict({"smoke": levels, "ill": levels, **numbers})
+def test_workers_read_the_files_of_a_delta_table(session: Any, tmp_path: Path) -> None:
+    """Deleted rows, a deletion vector, partitions, a column that came later, odd values, and a table without rows."""
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    data = engines._polars(engines._data(7))
+    parted = {"partition_by": ["flag"]}
+    for name in ("visits", "all visits é"):
+        changed = tmp_path / name
+        data.head(200).drop("real").write_delta(str(changed), delta_write_options=parted)
+        data.slice(200).write_delta(str(changed), mode="append", delta_write_options={**parted, "schema_mode": "merge"})
+        deltalake.DeltaTable(str(changed)).delete("patient < 7")
+    data.clear().write_delta(str(tmp_path / "none"))
+    _by_vector(tmp_path / "vector")
+    columns, people = engines.SCHEMAS["missing and other"], {"person_id": "patient", "max_rows_per_person": 2}
+    _expect_lake(tmp_path / "visits", Schema(columns, **people), engines.TABLES)
+    for name in ("all visits é", "none"):
+        _expect_lake(tmp_path / name, Schema(columns), engines.TABLES)
+    _expect_lake(tmp_path / "vector", lakes.SCHEMA, [("kind", "size")])
+    assert open_data(f"spark://{tmp_path}/vector?format=delta").count() == 96
 
 
-def _answers(frame: Any, schema: Schema) -> list[Any]:
-    table = PrivateTable(frame, schema)
-    model = escudo.synthesize(
-        table, graph=CausalGraph.parse("digraph {smoke -> ill -> dose}"), epsilon=2.0, delta=1e-6, seed=1
-    )
-    found = escudo.discover(table, epsilon=2.0, delta=1e-6, seed=1)
-    way = escudo.direction(table, "dose", "late", epsilon=2.0, seed=1)
-    effect = escudo.effect_of(table, "smoke", "ill", trial=True, epsilon=2.0, seed=1)
-    return [model.sample(50, seed=2).rows(), str(found.graph), str(way.to_json()), str(effect.to_json())]
+def _by_vector(folder: Path) -> None:
+    """Make a Delta table of which a deletion vector names rows 0, 1, 2 and 50."""
+    log, file, _ = lakes.plain(folder)
+    bitmap = "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000310ST$Q"
+    vector = {"storageType": "i", "pathOrInlineDv": bitmap, "sizeInBytes": 40, "cardinality": 4}
+    removed = {"path": file["path"], "deletionTimestamp": 1, "dataChange": True, "partitionValues": {}}
+    lakes.committed(log, "deletionVectors", {"remove": removed}, {"add": {**file, "deletionVector": vector}})
+
+
+def _expect_lake(place: Path, schema: Schema, tables: Any) -> None:
+    """Hold that the workers of Spark count a table as polars does."""
+    ours, spark = (PrivateTable(open_data(f"{at}{place}", schema), schema) for at in ("", "spark://"))
+    assert (ours.engine, spark.engine) == ("polars", "pyspark")
+    for counts, wanted in zip(spark.counts(tables), ours.counts(tables), strict=True):
+        np.testing.assert_array_equal(counts, wanted)
+
+
+def test_workers_read_the_files_of_an_iceberg_table(session: Any, tmp_path: Path) -> None:
+    """Rows that were deleted by their place and by their values, format 3, and a table without rows."""
+    pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import StaticTable
+
+    catalogue = SqlCatalog("here", uri=f"sqlite:///{tmp_path}/catalogue.db", warehouse=f"file://{tmp_path}/tables")
+    catalogue.create_namespace("clinic")
+    empty = catalogue.create_table("clinic.none", schema=iceberg.ROWS.to_arrow().schema)
+    visits = catalogue.create_table("clinic.visits", schema=iceberg.ROWS.to_arrow().schema)
+    for rows in (iceberg.ROWS, iceberg.ROWS.head(10)):
+        visits.append(rows.to_arrow())
+    large, small = iceberg.files_of(visits)
+    places = iceberg.places(tmp_path / "places.parquet", sorted([(large, 0), (large, 99), (small, 5)]))
+    by_place = iceberg.with_deletes(visits, places, 3)
+    values = iceberg.values(tmp_path / "values.parquet", {"kind": ["a"]}, (1,))
+    by_both = iceberg.with_deletes(StaticTable.from_metadata(str(by_place)), values, 1, equal=(1,), later=0)
+    newer = iceberg.as_version(visits, 3)
+    for version in (iceberg.described(empty), by_place, by_both, newer):
+        _expect_lake(Path(version), iceberg.SCHEMA, [("kind", "size"), ("kind",)])
+    catalogue.close()
+
+
+def test_a_release_of_a_lake_reads_its_files_on_the_workers(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    frame, schema = spark_cluster.clinic()
+    frame.write_delta(str(tmp_path / "visits"))
+    schema.write(tmp_path / "visits.toml")
+    monkeypatch.setattr(_lakes.DeltaPart, "rows", None)  # workers have the class of their own
+    out = tmp_path / "release"
+    told = ["--schema", str(tmp_path / "visits.toml"), "--epsilon", "1", "--out", str(out), "--rows", "100"]
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["release", "visits", "--engine", "spark", *told, "--seed", "1"])
+    assert done.exit_code == 0, done.output
+    assert pl.read_parquet(out / "synthetic.parquet").height == 100
 
 
 def test_a_release_a_discovery_a_direction_and_an_effect_are_those_of_polars(session: Any) -> None:
-    frame, schema = _clinic()
-    assert _answers(_frame(session, frame), schema) == _answers(frame, schema)
+    frame, schema = spark_cluster.clinic()
+    assert spark_cluster.answers(_frame(session, frame), schema) == spark_cluster.answers(frame, schema)
+
+
+def test_blocks_vote_where_their_records_are(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By position, by the rows' own values and by person; of pairs, and of one pair; to the last vote."""
+    monkeypatch.setattr(_spark, "spark_pieces", None)  # what hands rows to the driver
+    frame, schema = spark_cluster.clinic()
+    frame = frame.with_columns(who=pl.int_range(pl.len()) // 2, half=pl.col("dose") / 2)
+    described = {"half": {"type": "numeric", "lower": 0, "upper": 3}}
+    fields = (*schema.fields, *Schema.from_dict(described).fields)
+    spark = session.createDataFrame(frame.to_arrow()).cache()  # in the order of the frame, for positions
+    assert spark.rdd.getNumPartitions() > 1
+    units = [
+        (Schema(fields), {}),
+        (Schema(fields), {"relation": "add_remove", "rows": 3000}),
+        (Schema(fields, person_id="who", max_rows_per_person=2), {}),
+    ]
+    for chosen, terms in units:
+        ours, theirs = (PrivateTable(one, chosen, **terms) for one in (frame, spark))
+        answers = [escudo.direction(one, "dose", "late", epsilon=2.0, seed=1).to_json() for one in (ours, theirs)]
+        assert answers[0] == answers[1]
+        assert answers[0]["margin"] != 0
+    public = {"relation": "add_remove", "rows": 3000}  # a table without rows is one like any other
+    none = [PrivateTable(one, Schema(fields), **public) for one in (frame.clear(), spark.limit(0))]
+    answers = [escudo.direction(one, "dose", "late", epsilon=2.0, seed=1).to_json() for one in none]
+    assert answers[0] == answers[1]
+    graph = CausalGraph.parse("graph {dose -- late; half -- late}")
+    several = [escudo.orient(one, graph, epsilon=3.0, delta=1e-6, seed=1) for one in (ours, theirs)]
+    assert str(several[0].to_json()) == str(several[1].to_json())
+
+
+def test_predictions_are_compared_where_the_rows_are(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_spark, "spark_pieces", None)
+    frame, schema = spark_cluster.clinic()
+    made = frame.sample(fraction=0.5, seed=3)
+    found = [
+        evaluate_privately(PrivateTable(one, schema), made, epsilon=2.0, seed=1).to_json()
+        for one in (frame, _frame(session, frame))
+    ]
+    assert found[0] == found[1]
 
 
 def test_the_driver_gets_counts_and_no_rows(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    frame, schema = _clinic(20_000)
+    frame, schema = spark_cluster.clinic(20_000)
     spark = _frame(session, frame)
     got: list[int] = []
     real: Callable[..., Any] = type(spark).collect
@@ -235,7 +336,7 @@ def test_the_driver_gets_counts_and_no_rows(session: Any, monkeypatch: pytest.Mo
 
 
 def test_a_url_names_data_of_spark_for_every_command(session: Any, tmp_path: Path) -> None:
-    frame, schema = _clinic()
+    frame, schema = spark_cluster.clinic()
     (tmp_path / "visits").mkdir()
     for part in range(2):
         frame[part::2].write_parquet(tmp_path / "visits" / f"part-{part}.parquet")
@@ -302,6 +403,7 @@ class Cluster:
         home = Path(pyspark.__file__).parent
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}", *options]
         env = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        env["SPARK_DAEMON_JAVA_OPTS"] = spark_cluster.JAVA
         with (self.folder / f"log-{len(self.running)}").open("wb") as log:
             self.running.append(subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True))
 
@@ -320,6 +422,9 @@ class Cluster:
 
 
 def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: Any, tmp_path: Path) -> None:
+    """Then the other one reads a Delta table, and a release, a discovery, a direction and an effect are asked of it."""
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    spark_cluster.clinic()[0].write_delta(str(tmp_path / "visits"))
     cluster = Cluster(tmp_path)
     driver = None
     try:
@@ -340,3 +445,6 @@ def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: A
         wanted = [counts.tolist() for counts in PrivateTable(frame, schema).counts(spark_cluster.TABLES)]
         assert counted[unit] == wanted
     assert len(list(tmp_path.glob("began-*"))) > 4  # what was lost was begun again
+    rows, described = spark_cluster.clinic()
+    assert counted["answers"] == json.loads(json.dumps(spark_cluster.answers(rows, described)))
+    assert counted["delta"] == PrivateTable(rows, described).counts(["smoke", "ill"]).tolist()

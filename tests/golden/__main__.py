@@ -9,10 +9,11 @@ import subprocess
 import sys
 from typing import Any
 
+import quick_jax
+
 
 def main() -> int:
     """Read the arguments, ask everything in every engine, compare or write."""
-    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # as in test_golden.py
     parser = argparse.ArgumentParser(prog="python -m golden", description=__doc__)
     parser.add_argument("--write", action="store_true", help="renew answers.json and api.json")
     parser.add_argument("--only", default="", help="only cases whose name holds this text")
@@ -67,7 +68,7 @@ def _unsteady(only: str) -> list[tuple[str, str]]:
     old = {
         "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
         "OPENBLAS_CORETYPE": "Haswell",
-        "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_max_isa=AVX2",
+        "XLA_FLAGS": f"{quick_jax.FLAGS} --xla_cpu_max_isa=AVX2",
         "PYTHONWARNINGS": "ignore",
     }
     asked = [sys.executable, "-m", "golden", "--unsteady", "--only", only]

@@ -26,6 +26,7 @@ from calendar import month_name
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,6 +94,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:SIGNS]
 
 
+@cache
 def machine() -> dict[str, str]:
     """Return what last bits depend on: the kind of processor, and the libraries that compute."""
     found = np.show_config(mode="dicts") or {}

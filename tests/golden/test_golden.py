@@ -5,7 +5,6 @@ A difference that is meant is announced in ``CHANGELOG.md``; ``PYTHONPATH=tests 
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -18,9 +17,6 @@ import pytest
 from golden import answers, api
 from golden.seen import machine, see
 from neighbours.tables import ENGINES
-
-# Networks here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 CASES = {case.name: case for case in answers.every_case()}
 

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import quick_jax
+
 
 def main() -> int:
     """Read the arguments and run."""
     # Tables here have a few rows, and networks run for milliseconds: threads and good code cost more than they save.
-    quick = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    quick = {"XLA_FLAGS": quick_jax.FLAGS, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
     for name, value in quick.items():
         os.environ.setdefault(name, value)
     parser = argparse.ArgumentParser(prog="python -m neighbours", description=__doc__)

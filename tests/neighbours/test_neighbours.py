@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,7 @@ from neighbours.tables import ENGINES
 from neighbours.verbs import Asked, Verb, every_verb
 from neighbours.worlds import Held
 
-# Networks here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-
-NEIGHBOURS = 3
+NEIGHBOURS = 2
 SLOW = 100  # milliseconds, from which on one neighbour has to do
 
 

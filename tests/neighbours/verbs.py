@@ -249,7 +249,7 @@ PYTHON = [
         name="synthesize autoregressive of numbers",
         ask=_fitted("autoregressive", hidden=[3], **NETWORKS["autoregressive"]),
         content="numbers",
-        cost=90,
+        cost=100,
     ),
     Verb(
         name="synthesize a graph together with its network",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 import jax
@@ -13,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from escudo.mechanisms.dpsgd._layers import _TOP, Layout, Tape, _finite, _shrunk, clipped_sum, gradient_norms
-from escudo.mechanisms.dpsgd._sampling import capacity_for, slots_of
-
-# Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, slots_of
 
 ROWS, WIDTH, HIDDEN, WORDS = 6, 5, 4, 7
 MASK = np.random.default_rng(0).integers(0, 2, (WIDTH, HIDDEN)).astype(np.float32)
@@ -466,7 +462,7 @@ def test_a_layer_that_is_used_twice_is_refused():
 )
 def test_slots_hold_every_drawn_row_once_and_end_every_step(seed, rows, q, steps, capacity):
     ended, sample, sizes = 0, [], []
-    for segment in slots_of(np.random.default_rng(seed), rows=rows, probability=q, steps=steps, capacity=capacity):
+    for segment in slots_of(np.random.default_rng(seed), Sampling(rows, q, steps), capacity):
         for place in range(len(segment.count)):
             sample += segment.rows[place, : segment.count[place]].tolist()
             if segment.last[place]:
@@ -485,7 +481,7 @@ def test_samples_have_the_chance_they_state_row_by_row_and_pair_by_pair():
     rows, q, steps = 12, 0.3, 20_000
     seen = np.zeros((steps, rows))
     step = 0
-    for segment in slots_of(np.random.default_rng(5), rows=rows, probability=q, steps=steps, capacity=rows):
+    for segment in slots_of(np.random.default_rng(5), Sampling(rows, q, steps), rows):
         for place in np.flatnonzero(segment.last):
             seen[step, segment.rows[place, : segment.count[place]]] = 1
             step += 1

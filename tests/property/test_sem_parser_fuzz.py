@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import time
 
 import pytest
@@ -180,18 +182,22 @@ def test_lines_of_a_valid_text_in_any_order_and_number_are_read_or_refused(text)
 def test_a_text_made_to_exhaust_the_reader_does_not(text):
     start = time.process_time()
     result = outcome(text)
-    assert time.process_time() - start < 5.0
+    assert time.process_time() - start < 50.0  # what it guards against takes hours
     assert len(str(result)) < 2_000
 
 
-def test_reading_time_grows_like_the_text():
-    def seconds(definitions: int) -> float:
+def test_the_work_of_reading_grows_like_the_text():
+    def calls(definitions: int) -> int:
         text = "R0 ~ a: 0.5, b: 0.5\n" + "\n".join(
             f"R{i} := kary_response(R{i - 1}, epsilon = 1)" for i in range(1, definitions)
         )
-        start = time.process_time()
-        SEM.parse(text)
-        return time.process_time() - start
+        made, before = itertools.count(), sys.getprofile()
+        sys.setprofile(lambda *event: next(made))
+        try:
+            SEM.parse(text)
+        finally:
+            sys.setprofile(before)
+        return next(made)
 
-    seconds(100)
-    assert seconds(2000) < 40 * max(seconds(200), 0.01)
+    # Counted, not timed: a busy machine must not decide. Quadratic work would make it 100 times as many.
+    assert calls(1000) < 15 * calls(100)

@@ -1,4 +1,4 @@
-"""What builds, checks and ships escudo names only what is there: workflows, scripts, constraints and the container."""
+"""What builds, checks, ships and explains escudo names only what is there: workflows, scripts, constraints, READMEs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ EXTRAS = {*PROJECT["project"]["optional-dependencies"]}
 GROUPS = {*PROJECT["dependency-groups"]}
 WORKFLOWS = sorted((HOME / ".github" / "workflows").glob("*.yml"))
 SCRIPTS = [HOME / ".ci" / name for name in ("run", "packages", "supply")]
+PACKAGES = HOME / "src" / "escudo"
+READMES = sorted(PACKAGES.rglob("README.md"))
 CONTAINER = (HOME / "Containerfile").read_text(encoding="utf-8")
 
 
@@ -120,3 +122,30 @@ def test_constraints_pin_every_dependency_within_what_is_allowed(name: str) -> N
         assert at >= least, requirement
         if name == "oldest":
             assert at[: found[2].count(".") + 1] == least[: found[2].count(".") + 1], requirement
+
+
+def unknown_files(package: Path, text: str) -> list[str]:
+    """Return the files that a package's README names and that are nowhere it could mean: one may follow its kin."""
+    places, missing = [package, PACKAGES, HOME], []
+    for name in re.findall(r"[\w./-]+\.(?:py|json|md|toml)\b|\b\w+/(?=`|\s)", text):
+        found = next((place / name for place in places if (place / name).exists()), None)
+        if found is None:
+            missing.append(name)
+        elif found.parent not in places:
+            places.append(found.parent)
+    return missing
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+def test_the_readme_of_a_package_names_only_files_that_are_there(readme: Path) -> None:
+    assert unknown_files(readme.parent, readme.read_text(encoding="utf-8")) == []
+
+
+def test_the_hard_packages_explain_themselves() -> None:
+    hard = {"attacks", "auditing", "discovery", "effects", "mechanisms", "orientation", "privacy", "synthesis", "table"}
+    assert {path.parent.name for path in READMES} >= hard
+
+
+def test_a_file_that_is_nowhere_would_be_seen() -> None:
+    told = "`_purse.py`, `tests/unit/test_build.py` and `test_words.py`; not `_wallet.py`, `dpsdg/`"
+    assert unknown_files(PACKAGES / "mechanisms", told) == ["_wallet.py", "dpsdg/"]

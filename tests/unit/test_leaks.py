@@ -27,9 +27,6 @@ from escudo.privacy import Ledger
 from escudo.synthesis import GENERATORS
 from escudo.table import Schema
 
-# Networks here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-
 ROWS = 60
 SCHEMA = Schema.from_dict(
     {

@@ -26,9 +26,10 @@ def test_the_glossary_has_words_and_rivals() -> None:
     assert "user-level" in words["unit"]
 
 
-@pytest.mark.parametrize(
-    "page", [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))], ids=lambda page: page.name
-)
+PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md")), *sorted((HOME / "src").rglob("README.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(HOME)))
 def test_a_page_uses_the_words_of_the_glossary(page: Path) -> None:
     text = " ".join(page.read_text().lower().split())
     used = [

@@ -161,7 +161,7 @@ def attack(
     terms: dict[str, Any] = {"relation": stated, "claim": claim}
     if isinstance(schema, LinkedSchema):
         terms |= {"budget": None if epsilon is None else Budget(epsilon, delta), "people": fitted + 1}
-        victim = linked_victim(generator, schema, graph, **terms, options=options)
+        victim = linked_victim(generator, schema, graph, options, **terms)
     else:
         if isinstance(generator, str) and stated == "replace_one" and schema.unit == "row":
             options.setdefault("public_rows", fitted + 1)  # as a release takes it: neighbours have equally many rows
@@ -272,7 +272,7 @@ class _Campaign:
             return np.column_stack([judge.scores(features[kind]) for kind, judge in learnt])
 
         tested = Trials(game, judge, self.trials, rng, advance)
-        found = tested.audit(confidence=self.confidence, seed=int(rng.integers(2**31)))
+        found = tested.audit(confidence=self.confidence)
         there, scores = np.array(tested.there), np.array(tested.scores)
         return AttackedTarget(
             label=person.label,
@@ -385,7 +385,7 @@ class AttributeGame:
                 eye, instead = _Asker(person.record, place), replace(person.record, codes=codes)
                 game = Game(victim, eye, person, instead, _set_size(self.size, person), jobs=processes)
                 tested = Trials(game, lambda seen: seen["neighbours"], runs, rng, advance)
-                audits.append(tested.audit(confidence=level, seed=int(rng.integers(2**31))))
+                audits.append(tested.audit(confidence=level))
                 there, guessed = np.array(tested.there), np.array(tested.scores)[:, 1]
                 made += there.size
                 if there.any() and not there.all():  # one side alone says nothing about a difference

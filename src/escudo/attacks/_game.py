@@ -203,13 +203,14 @@ class Trials:
 
     def __init__(self, game: Game, judge: Judge, trials: int, rng: np.random.Generator, advance: Callable[[int], None]):
         self._game, self._judge, self._trials, self._advance = game, judge, trials, advance
+        self._rng = rng
         self._seeds = {world: np.random.default_rng(int(rng.integers(2**62))) for world in (False, True)}
         self._ready: dict[bool, list[Floats]] = {False: [], True: []}
         self._together = trains_together(game.victim)
         self.there: list[bool] = []
         self.scores: list[Floats] = []
 
-    def audit(self, *, confidence: float, seed: int) -> Audit:
+    def audit(self, *, confidence: float) -> Audit:
         """Run the experiment until the victim's promise is refuted, or out of trials.
 
         Raises:
@@ -224,7 +225,7 @@ class Trials:
             confidence=confidence,
             max_runs=self._trials,
             stop_early=True,
-            seed=seed,
+            seed=int(self._rng.integers(2**31)),
             progress=False,
         )
         if not self.scores:

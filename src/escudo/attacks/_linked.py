@@ -87,9 +87,9 @@ class People(Rows):
         Raises:
             InputError: If these are no frames of the schema's tables.
         """
-        checked = read_linked(frames, schema, argument=argument)
+        checked = read_linked(frames, schema, argument)
         numbered = _numbered(cast(Mapping[str, Any], frames), checked.schema)
-        return cls.of(read_linked(numbered, schema, argument=argument), numbered)
+        return cls.of(read_linked(numbered, schema, argument), numbered)
 
     def take(self, chosen: NDArray[Any]) -> People:
         """Return some of the people."""
@@ -208,12 +208,12 @@ def linked_victim(
     generator: object,
     schema: LinkedSchema,
     graph: CausalGraph | None,
+    options: Mapping[str, Any],
     *,
     budget: Budget | None,
     relation: str,
     people: int,
     claim: Guarantee | None,
-    options: Mapping[str, Any],
 ) -> Victim:
     """Return escudo's generator of linked tables, or a function of frames, as something to attack.
 
@@ -222,11 +222,11 @@ def linked_victim(
             whose ``sample(n)`` does.
         schema: The tables.
         graph: Which column causes which.
+        options: What else escudo's generator takes.
         budget: What a fit costs; None for a function.
         relation: Which tables are neighbours.
         people: How many people a fit gets, which is public where one is replaced.
         claim: What a function promises.
-        options: What else escudo's generator takes.
     """
     if isinstance(generator, str):
         check_own(budget, claim)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import CUSTODIAN_ONLY, card, plain
+from escudo._card import CUSTODIAN_ONLY, card, plain, plain_for_custodian
 from escudo._files import listed
 from escudo._plot import Drawn, intervals
 from escudo.auditing import Audit
@@ -118,11 +118,8 @@ class Attack(Drawn):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
-        return {
-            "custodian_only": True,
-            **plain(self, "verdict", "violated", "epsilon_lower", "confidence", "claim", "ceiling", "relation"),
-            **plain(self, "rest", "shadows", "trials", "seed", "overall", "targets"),
-        }
+        names = ("verdict", "violated", "epsilon_lower", "confidence", "claim", "ceiling", "relation", "rest")
+        return plain_for_custodian(self, *names, "shadows", "trials", "seed", "overall", "targets")
 
     def to_pandas(self) -> Any:
         """Return each attack over all targets as a pandas frame, the best first.
@@ -213,10 +210,9 @@ class AttributeAttack:
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as plain JSON values."""
-        return {
-            "custodian_only": True,
-            **plain(self, "attribute", "right", "without", "advantage", "violated", "epsilon_lower", "ceiling", "fits"),
-        }
+        return plain_for_custodian(
+            self, "attribute", "right", "without", "advantage", "violated", "epsilon_lower", "ceiling", "fits"
+        )
 
     def __str__(self) -> str:
         allowed = "" if self.ceiling is None else f"; the promise allows {100 * self.ceiling.advantage:.1f} points"

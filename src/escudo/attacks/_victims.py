@@ -120,8 +120,8 @@ def victim_of(
     """
     if isinstance(generator, str):
         check_own(epsilon, claim)
-        terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, **options}
-        return EscudoVictim(prepare(schema, graph, generator=generator, **terms))
+        terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "generator": generator}
+        return EscudoVictim(prepare(schema, graph, **terms, **options))
     check_other(options)
     if frames not in ("polars", "pandas"):
         raise InputError(f"frames must be 'polars' or 'pandas'; got {frames!r}.")

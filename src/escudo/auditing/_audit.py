@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
 from escudo._validate import positive, positive_integer, probability, whole
-from escudo.auditing._bounds import best_event, power_of
+from escudo.auditing._bounds import Power, best_event, power_of
 from escudo.auditing._cells import Cells
 from escudo.auditing._experiment import Experiment, Rounds
 from escudo.auditing._http import HttpTarget
@@ -153,9 +153,7 @@ def audit(
         max_seconds=math.inf if max_seconds is None else positive("max_seconds", max_seconds),
         stop_early=stop_early,
         seed=secrets.randbits(48) if seed is None else whole("seed", seed),
-        features=features,
-        noiseless=noiseless,
-        last_bits=last_bits,
+        seen=_Seen(features, noiseless, last_bits),
         memoryless=memoryless,
         workers=positive_integer("workers", workers),
     )
@@ -163,6 +161,20 @@ def audit(
 
 
 # ---- what is asked
+
+
+class _Seen(NamedTuple):
+    """What is looked at in outputs: features of them or they themselves, from where, and how closely."""
+
+    features: Callable[[Any], Any] | None
+    noiseless: Callable[[Any], Any] | None
+    last_bits: bool
+
+    def references(self, *datasets: Any) -> list[NDArray[np.float64]]:
+        """Return the answers without noise, where they are known."""
+        if self.noiseless is None:
+            return []
+        return [Encoder().encode([self.noiseless(dataset)]).values[0] for dataset in datasets]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -178,9 +190,7 @@ class _Question:
     max_seconds: float
     stop_early: bool
     seed: int
-    features: Callable[[Any], Any] | None
-    noiseless: Callable[[Any], Any] | None
-    last_bits: bool
+    seen: _Seen
     memoryless: bool
     workers: int
 
@@ -204,17 +214,12 @@ class _Question:
                 label,
                 book,
                 seed,
-                references=self._references(first, second) if i < len(self.pairs) else [],
+                references=self.seen.references(first, second) if i < len(self.pairs) else [],
                 delta=self.delta,
-                last_bits=self.last_bits,
+                last_bits=self.seen.last_bits,
             )
             for i, (first, second, label) in enumerate([*self.pairs, made])
         ]
-
-    def _references(self, *datasets: Any) -> list[NDArray[np.float64]]:
-        if self.noiseless is None:
-            return []
-        return [Encoder().encode([self.noiseless(dataset)]).values[0] for dataset in datasets]
 
 
 # ---- making runs
@@ -248,7 +253,7 @@ class _Runner:
         self._pairs, self._workers = question.pairs, question.workers
         self.repeats = None if self.batched or question.memoryless else Repeats(question.pairs)
         self._questions: NewQuestions | None = None
-        self.encoder = Encoder(question.features)
+        self.encoder = Encoder(question.seen.features)
         self.seed = question.seed
         self._log: TrialLog | None = None
         self._stored: list[LoggedBlock] = []
@@ -678,15 +683,6 @@ class _Run:
         ]
         event = max((e for e in events if e is not None), key=lambda e: e.worth, default=None)
         terms = {"delta": asked.delta, "alpha": 1 - asked.confidence}
-        power = None
-        if (
-            asked.claim.epsilon is not None
-            and event is not None
-            and self._answers
-            and not evidence.violated
-            and _texts_that_came_once(best) <= _NEVER_TWICE
-        ):
-            power = power_of(claim=asked.claim.epsilon, mass=event.mass, runs=best.runs, **terms)
         run_on = not asked.stop_early
         return Audit(
             epsilon_lower=evidence.epsilon_lower,
@@ -703,13 +699,20 @@ class _Run:
             plausible=best.fixed.plausible(**terms) if run_on and best.fixed is not None else None,
             history=evidence.history,
             outputs=show_outputs(best, structures, likelier_second=event is not None and event.second),
-            power=power,
+            power=None if event is None else self._power(best, event.mass, terms),
             pairs=tuple(e.label for e in self._experiments),
             stopped=stopped,
             seconds=seconds,
             seed=self._runner.seed,
             notes=self._notes(best),
         )
+
+    def _power(self, best: Experiment, mass: float, terms: dict[str, float]) -> Power | None:
+        """Return what would have been seen; None if the claim is no ε or was refuted, or few came twice."""
+        claim = self._asked.claim.epsilon
+        if claim is None or not self._answers or self._evidence.violated or _texts_that_came_once(best) > _NEVER_TWICE:
+            return None
+        return power_of(claim=claim, mass=mass, runs=best.runs, **terms)
 
     def _notes(self, best: Experiment) -> tuple[str, ...]:
         mechanism, encoder, uncounted = self._asked.mechanism, self._runner.encoder, self._runner.uncounted

@@ -25,6 +25,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,9 +77,9 @@ class Belief:
 
 def along_cells(counts: Floats) -> Belief:
     """Return what to believe of cells in order: log ratios opposite at both ends, with some steps, or all their own."""
-    single = cell_by_cell(counts)
-    best = max([_opposite(counts), *(_stepwise(counts, expected) for expected in _STEPS)], key=_evidence)
-    return best if best.evidence > single.evidence + _DOUBT else single
+    single, stretches = cell_by_cell(counts), _Stretches(counts)
+    best = max([_opposite(counts), *(_stepwise(stretches, expected) for expected in _STEPS)], key=_evidence)
+    return best.belief() if best.evidence > single.evidence + _DOUBT else single
 
 
 def towards_corner(counts: Floats) -> Belief:
@@ -150,8 +151,16 @@ def cell_by_cell(counts: Floats) -> Belief:
     return Belief(counts.sum(axis=1), level, np.diag(spread), evidence)
 
 
-def _evidence(belief: Belief) -> float:
-    return belief.evidence
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """A way to see the cells: how likely it makes the runs, and what to believe then, drawn only if it is chosen."""
+
+    evidence: float
+    belief: Callable[[], Belief]
+
+
+def _evidence(found: Belief | _Way) -> float:
+    return found.evidence
 
 
 def _kinds(counts: Floats) -> Floats:
@@ -172,40 +181,52 @@ def _levels(counts: Floats, kinds: Floats) -> tuple[Floats, Floats]:
     return np.log(second / first), 1 / first + 1 / second
 
 
-def _stepwise(counts: Floats, expected: float) -> Belief:
+class _Stretches:
+    """All stretches of cells: where each starts and ends, the runs in it, and how likely each kind makes them."""
+
+    def __init__(self, counts: Floats) -> None:
+        below = np.concatenate([np.zeros((1, 2)), np.cumsum(counts, axis=0)])
+        self.counts, self.kinds = counts, _kinds(counts)
+        self.start, self.end = np.triu_indices(len(counts) + 1, 1)
+        self.inside = below[self.end] - below[self.start]
+        self.likely = _likely(self.inside, self.kinds) - np.log(self.kinds.size)
+        self.either = np.logaddexp.reduce(self.likely, axis=1)
+
+
+def _stepwise(stretches: _Stretches, expected: float) -> _Way:
     """Return what to believe if there are some steps, so many of them expected.
 
     The mean and covariance are those of samples from the posterior over all ways to place the steps.
     """
+    counts, kinds, start, end = stretches.counts, stretches.kinds, stretches.start, stretches.end
     cells = len(counts)
-    below = np.concatenate([np.zeros((1, 2)), np.cumsum(counts, axis=0)])
-    start, end = np.triu_indices(cells + 1, 1)
-    inside = below[end] - below[start]  # runs of all stretches of cells
-    kinds = _kinds(counts)
-    likely = _likely(inside, kinds) - np.log(kinds.size)
     chance = min(expected / cells, 0.5)
     worth = np.full((cells + 1, cells + 1), -np.inf)
-    worth[start, end] = np.logaddexp.reduce(likely, axis=1) + (end - start - 1) * np.log1p(-chance) + np.log(chance)
+    worth[start, end] = stretches.either + (end - start - 1) * np.log1p(-chance) + np.log(chance)
     ways = np.full(cells + 1, -np.inf)  # of what comes before each place, added up
     ways[0] = -np.log(chance)
     for j in range(1, cells + 1):
         ways[j] = np.logaddexp.reduce(ways[:j] + worth[:j, j])
-    row = np.zeros((cells + 1, cells + 1), dtype=np.intp)
-    row[start, end] = np.arange(start.size)
-    rng, places = np.random.default_rng(5), np.arange(cells)
-    left, levels = np.full(_SAMPLES, cells), np.zeros((_SAMPLES, cells))
-    while (going := np.flatnonzero(left)).size:  # each sample is drawn from the last stretch to the first
-        end = left[going]
-        begin = _draw_places(np.exp(ways + worth[:, end].T - ways[end, None]), rng)
-        at = row[begin, end]
-        level = _draw_levels(inside[at], likely[at], kinds, rng)
-        levels[going] += ((places >= begin[:, None]) & (places < end[:, None])) * level
-        left[going] = begin
-    spread = np.atleast_2d(np.cov(levels.T))
-    return Belief(counts.sum(axis=1), levels.mean(axis=0), spread, float(ways[-1]))
+
+    def belief() -> Belief:
+        row = np.zeros((cells + 1, cells + 1), dtype=np.intp)
+        row[start, end] = np.arange(start.size)
+        rng, places = np.random.default_rng(5), np.arange(cells)
+        left, levels = np.full(_SAMPLES, cells), np.zeros((_SAMPLES, cells))
+        while (going := np.flatnonzero(left)).size:  # each sample is drawn from the last stretch to the first
+            last = left[going]
+            begin = _draw_places(np.exp(ways + worth[:, last].T - ways[last, None]), rng)
+            at = row[begin, last]
+            level = _draw_levels(stretches.inside[at], stretches.likely[at], kinds, rng)
+            levels[going] += ((places >= begin[:, None]) & (places < last[:, None])) * level
+            left[going] = begin
+        spread = np.atleast_2d(np.cov(levels.T))
+        return Belief(counts.sum(axis=1), levels.mean(axis=0), spread, float(ways[-1]))
+
+    return _Way(float(ways[-1]), belief)
 
 
-def _opposite(counts: Floats) -> Belief:
+def _opposite(counts: Floats) -> _Way:
     """Return what to believe if the log ratio is -c up to some cell, c from another on, and in between steady.
 
     So it is for symmetric noise such as Laplace's: what one end says is then known from the other as well. In between
@@ -221,22 +242,22 @@ def _opposite(counts: Floats) -> Belief:
     constant = _likely(middle, kinds) - np.log(kinds.size)
     sloped = _slope_likelihoods(counts, np.log((ends[:, 1] + 0.5) / (ends[:, 0] + 0.5)), start, end)
     worth = np.stack([np.logaddexp.reduce(constant, axis=1), sloped]) + outside - np.log(2 * start.size)
-    chances = np.exp(worth - worth.max()).ravel()
-    rng, places = np.random.default_rng(7), np.arange(cells)
-    slope, at = np.divmod(rng.choice(worth.size, size=_SAMPLES, p=chances / chances.sum()), start.size)
-    size, inside = (
-        _draw_levels(part[at], known[at], kinds, rng) for part, known in ((ends, likely), (middle, constant))
-    )
-    first, last = start[at, None], end[at, None]
-    way = np.clip((2 * places + 1 - 2 * first) / np.maximum(last - first, 1) - 1, -1, 1)  # from -1 to 1 in between
-    way = np.where(places < first, -1.0, np.where(places >= last, 1.0, way))
-    levels = np.where((slope == 0)[:, None] & (np.abs(way) < 1), inside, size * way)
-    return Belief(
-        counts.sum(axis=1),
-        levels.mean(axis=0),
-        np.atleast_2d(np.cov(levels.T)),
-        float(np.logaddexp.reduce(worth.ravel())),
-    )
+    evidence = float(np.logaddexp.reduce(worth.ravel()))
+
+    def belief() -> Belief:
+        chances = np.exp(worth - worth.max()).ravel()
+        rng, places = np.random.default_rng(7), np.arange(cells)
+        slope, at = np.divmod(rng.choice(worth.size, size=_SAMPLES, p=chances / chances.sum()), start.size)
+        size, inside = (
+            _draw_levels(part[at], known[at], kinds, rng) for part, known in ((ends, likely), (middle, constant))
+        )
+        first, last = start[at, None], end[at, None]
+        way = np.clip((2 * places + 1 - 2 * first) / np.maximum(last - first, 1) - 1, -1, 1)  # from -1 to 1 in between
+        way = np.where(places < first, -1.0, np.where(places >= last, 1.0, way))
+        levels = np.where((slope == 0)[:, None] & (np.abs(way) < 1), inside, size * way)
+        return Belief(counts.sum(axis=1), levels.mean(axis=0), np.atleast_2d(np.cov(levels.T)), evidence)
+
+    return _Way(evidence, belief)
 
 
 def _slope_likelihoods(counts: Floats, size: Floats, start: NDArray[np.intp], end: NDArray[np.intp]) -> Floats:

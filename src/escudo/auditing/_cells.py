@@ -61,7 +61,7 @@ class Kinds:
         whole: Whether every structure is a kind of its own.
     """
 
-    def __init__(self, structures: Sequence[str], *, whole: bool) -> None:
+    def __init__(self, structures: Sequence[str], whole: bool) -> None:
         self._structures, self._whole = structures, whole
         self._place: dict[str, int] = {}
         self._of: list[int] = []
@@ -109,7 +109,7 @@ def _kinds(sample: Encoded, structures: Sequence[str], used: Sequence[int]) -> l
     codes, runs = np.unique(sample.codes, return_counts=True)
     kinds = [kind_of(structures[code]) for code in codes]
     several = len(set(kinds)) < codes.size
-    found = [Column("kind", Kinds(structures, whole=whole)) for whole in ((False, True) if several else (False,))]
+    found = [Column("kind", Kinds(structures, whole)) for whole in ((False, True) if several else (False,))]
     if codes.size > _FEW_VALUES:
         found.append(Column("length of the text", ByStructure(structures, lambda structure: float(len(structure)))))
     for kind in sorted({kind for code, kind in zip(codes, kinds, strict=True) if is_failure(structures[code])}):
@@ -124,14 +124,14 @@ def _kinds(sample: Encoded, structures: Sequence[str], used: Sequence[int]) -> l
 
 
 def columns_of(
-    sample: Encoded, references: Sequence[Floats] = (), *, structures: Sequence[str] = (), last_bits: bool = True
+    sample: Encoded, references: Sequence[Floats] = (), structures: Sequence[str] = (), *, last_bits: bool = True
 ) -> list[Column]:
     """Return the columns worth looking at in outputs like these.
 
     Args:
         sample: Outputs seen so far.
-        structures: What the codes of outputs mean.
         references: Noiseless answers of the two datasets, where known.
+        structures: What the codes of outputs mean.
         last_bits: Whether the last bits of floats are looked at.
     """
     width = sample.values.shape[1]

@@ -45,7 +45,7 @@ _LONGEST_SILENCE = 5.0
 """Seconds to wait, at most, after a call that nobody answered."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Reply:
     status: int
     body: Any
@@ -160,7 +160,7 @@ class HttpTarget:
             self._statuses[status] += 1
             if wait is not None:
                 self._next = max(self._next, now + wait)
-        return _Reply(status=status, body=self._body(data), seconds=now - start, cached=_names_a_cache(headers))
+        return _Reply(status, self._body(data), now - start, _names_a_cache(headers))
 
     def _body(self, data: bytes) -> Any:
         if len(data) > self._largest:

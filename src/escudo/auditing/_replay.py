@@ -106,14 +106,13 @@ class Replay:
             )
         )
         first, second = self.inputs
-        witness = Witness(
-            y={"event": "the output, all noisy answers held"} if self.leak else {"event": "the noisy answers"},
-            x1={"data": second},
-            x2={"data": first},
-        )
         return Effect(
             epsilon=epsilon,
-            witness=witness,
+            witness=Witness(
+                y={"event": "the output, all noisy answers held"} if self.leak else {"event": "the noisy answers"},
+                x1={"data": second},
+                x2={"data": first},
+            ),
             known="measured",
             of=("one record",),
             on=("the output",),
@@ -146,8 +145,13 @@ class Replay:
         return self.verdict
 
     def _repr_html_(self) -> str:
-        rows = [(s.kind, f"{s.unit} = {show_epsilon(s.declared)}", show_epsilon(s.actual)) for s in self.steps]
-        return card("Replay", self.verdict, head=("step", "declared", "moved"), rows=rows, alarm=self.violated)
+        return card(
+            "Replay",
+            self.verdict,
+            head=("step", "declared", "moved"),
+            rows=[(s.kind, f"{s.unit} = {show_epsilon(s.declared)}", show_epsilon(s.actual)) for s in self.steps],
+            alarm=self.violated,
+        )
 
 
 def replay(mechanism: Any, pairs: Sequence[tuple[Any, ...]], *, seed: int = 0, repeats: int = 3) -> Replay:
@@ -302,9 +306,13 @@ class Transcript:
                 yield Step(kind=event.kind, unit="ρ", declared=event.rho, actual=release.moved)
             else:
                 delta = event.delta if isinstance(event, ApproximateEvent) else 0.0
-                declared = RunningTotal.of(event).epsilon(delta)
-                words = "part of it is covered by δ and not compared" if self.excused and delta else ""
-                yield Step(kind=event.kind, unit="ε", declared=declared, actual=release.moved, words=words)
+                yield Step(
+                    kind=event.kind,
+                    unit="ε",
+                    declared=RunningTotal.of(event).epsilon(delta),
+                    actual=release.moved,
+                    words="part of it is covered by δ and not compared" if self.excused and delta else "",
+                )
 
 
 class _Source(ABC):

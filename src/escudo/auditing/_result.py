@@ -158,9 +158,13 @@ class Audit(Drawn):
 
     def _draw(self, axes: Any) -> Any:
         sure = f"at least this, {100 * self.confidence:.4g} % confidence"
-        names = (f"Audit of {self.claimed}", "runs of the mechanism", "ε", sure, f"claimed: {self.claimed}")
-        runs, bounds = self.history.runs.tolist(), self.history.epsilon_lower.tolist()
-        return rising(axes, runs, bounds, claim=self.claim.epsilon, names=names)
+        return rising(
+            axes,
+            self.history.runs.tolist(),
+            self.history.epsilon_lower.tolist(),
+            claim=self.claim.epsilon,
+            names=(f"Audit of {self.claimed}", "runs of the mechanism", "ε", sure, f"claimed: {self.claimed}"),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""

@@ -210,9 +210,8 @@ class Suite:
         for key in common:
             if key not in _COMMON:
                 raise InputError(f"{where.name!r} has an unknown key {key!r}.{did_you_mean(key, (*_COMMON, 'audit'))}")
-        confidence = common.pop("confidence", 0.95)
         return cls(
-            confidence=confidence,
+            confidence=common.pop("confidence", 0.95),  # of all of them together: no audit's own
             audits=tuple({**common, **one, **_given(changed, one)} for one in audits),
             folder=where.parent,
         )

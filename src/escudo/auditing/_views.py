@@ -112,7 +112,7 @@ def choose_views(
             this takes twice as long, and is for a choice that is made once.
     """
     held = np.arange(len(sample)) % 2 == 1
-    columns = columns_of(sample.outputs.part(slice(0, 5000)), references, structures=structures, last_bits=last_bits)
+    columns = columns_of(sample.outputs.part(slice(0, 5000)), references, structures, last_bits=last_bits)
     points = []  # where something may happen: at the noiseless answers
     if sample.outputs.values.shape[1] == 1:
         points = [float(r[0]) for r in references if r.size and np.isfinite(r[0])]
@@ -124,7 +124,7 @@ def choose_views(
     ]
     prospect = replace(prospect, ahead=max(prospect.ahead, 1.0))
     found = [
-        _judge(partition, sample.part(held) if partition.learnt else sample, prospect, checked=checked)
+        _judge(partition, sample.part(held) if partition.learnt else sample, prospect, checked)
         for partition in candidates
     ]
     found.sort(key=lambda entry: -entry[0])
@@ -140,7 +140,7 @@ def promise(counts: Floats, order: NDArray[np.intp], prospect: Prospect) -> floa
     return float(max(up.max(), down.max()))
 
 
-def _judge(partition: Partition, sample: Sample, prospect: Prospect, *, checked: bool) -> tuple[float, Chosen]:
+def _judge(partition: Partition, sample: Sample, prospect: Prospect, checked: bool) -> tuple[float, Chosen]:
     """Return what a partition promises, in the best order of its cells."""
     cells = partition(sample.outputs)
     halves = [runs_per_cell(cells[i::2], sample.labels[i::2], partition.cells) for i in (0, 1)]

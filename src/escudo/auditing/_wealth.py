@@ -160,10 +160,12 @@ def own_family(claim: Guarantee, max_runs: int = 10_000_000) -> Family | None:
     own = claim.mu if claim.mu is not None else claim.rho
     if own is None:
         return None
-    # For ρ, the same grid in the size of a Gaussian shift, μ = √(2ρ), because noise is compared with it.
-    values = np.unique(np.append(shifts if claim.mu is not None else shifts**2 / 2, own))
     front = _gdp_front if claim.mu is not None else _zcdp_front
-    return Family(values=values, front=lambda value: _of_six(claim) if value == own else front(value))
+    return Family(
+        # For ρ, the same grid in the size of a Gaussian shift, μ = √(2ρ), because noise is compared with it.
+        values=np.unique(np.append(shifts if claim.mu is not None else shifts**2 / 2, own)),
+        front=lambda value: _of_six(claim) if value == own else front(value),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -316,7 +318,9 @@ def cautious_share(right: Floats, wrong: Floats, caution: float) -> Floats:
     return lowered
 
 
-def promised_bounds(right: Floats, wrong: Floats, totals: tuple[float, float], delta: float, horizon: float) -> Floats:
+def promised_bounds(
+    right: Floats, wrong: Floats, totals: tuple[float, float], delta: float | Floats, horizon: float
+) -> Floats:
     """Return for each set the bound on ε that it is likely to give in the end, shape (sets,).
 
     The log ratio less one standard error of what is known now and three of what will be known then.
@@ -325,7 +329,7 @@ def promised_bounds(right: Floats, wrong: Floats, totals: tuple[float, float], d
         right: Runs of the likelier dataset in each set.
         wrong: Runs of the other.
         totals: All runs of the likelier dataset and of the other.
-        delta: The δ of the claim.
+        delta: The δ of the claim; of shape (claims, 1) for several, and then so are the bounds, (claims, sets).
         horizon: How many runs there will be in the end.
     """
     rate = np.maximum((right + 0.5) / (totals[0] + 1) - delta, 1e-300)
@@ -353,19 +357,18 @@ def _aim(
     phi = np.zeros((epsilons.size, len(counts)))
     hits = np.zeros(epsilons.size)
     sides = ((1.0, second, first, (n_second, n_first)), (-1.0, first, second, (n_first, n_second)))
-    for delta in np.unique(deltas):
-        same = deltas == delta
-        for sign, right, wrong, totals in sides:
-            best = int(promised_bounds(right, wrong, totals, float(delta), horizon).argmax())
-            rate = (right[best] + 0.5) / (totals[0] + 1) - delta
-            if rate <= 0:
-                continue
-            ratio = np.log(rate) - np.log((wrong[best] + 0.5) / (totals[1] + 1))
-            # Up to a standard error above what was seen, if that is little: the truth may still be there.
-            ratio += min(_NEAR, float(np.sqrt(1 / (right[best] + 0.5) + 1 / (wrong[best] + 0.5))))
-            chosen = same & (epsilons < ratio)
-            phi[chosen] = np.where(members[best] & (phi[chosen] == 0), sign, phi[chosen])
-            hits[chosen] += (right[best] + wrong[best]) / total
+    slacks, slack = np.unique(deltas, return_inverse=True)
+    for sign, right, wrong, totals in sides:
+        best = promised_bounds(right, wrong, totals, slacks[:, None], horizon).argmax(axis=1)
+        good, bad = right[best], wrong[best]
+        rate = (good + 0.5) / (totals[0] + 1) - slacks
+        ratio = np.log(np.where(rate > 0, rate, 1.0)) - np.log((bad + 0.5) / (totals[1] + 1))
+        # Up to a standard error above what was seen, if that is little: the truth may still be there.
+        ratio += np.minimum(_NEAR, np.sqrt(1 / (good + 0.5) + 1 / (bad + 0.5)))
+        chosen = (rate > 0)[slack] & (epsilons < ratio[slack])
+        at = slack[chosen]
+        phi[chosen] = np.where(members[best[at]] & (phi[chosen] == 0), sign, phi[chosen])
+        hits[chosen] += ((good + bad) / total)[at]
     sizes = _LATE / np.sqrt(np.maximum(hits * horizon, 1.0))[:, None] * np.exp(epsilons / 2)[:, None]
     return phi, np.where(hits[:, None] > 0, np.minimum(sizes, _MOST), 0.0)
 

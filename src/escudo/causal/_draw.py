@@ -13,8 +13,8 @@ import html
 import math
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -196,7 +196,7 @@ def _placed(
     notes: Mapping[Edge, str],
     direction: str,
     bands: Mapping[str, int] | None = None,
-) -> tuple[dict[str, Point], Layout, bool]:
+) -> tuple[dict[str, Point], Placement, bool]:
     """Return the size of each node, where everything goes, and whether arrows run to the right."""
     sizes = {name: _size(lines, dense=len(texts) > _MANY) for name, lines in texts.items()}
     note_sizes = {edge: (text_width(notes[key], 12.0) + 10.0, 18.0) for edge, key in edges.items() if key in notes}
@@ -256,11 +256,11 @@ def _layout(
     note_sizes: Mapping[Edge, Point],
     flat: bool,
     bands: Mapping[str, int] | None,
-) -> Layout:
+) -> Placement:
     if not flat:
-        return lay_out(sizes, list(edges), note_sizes, gap=22.0, bands=bands)
+        return lay_out(_Boxes(sizes, list(edges), note_sizes, 22.0, bands))
     gap = 6.0 if len(sizes) > _MANY else 14.0
-    return lay_out(_swapped(sizes), list(edges), _swapped(note_sizes), gap=gap, bands=bands)
+    return lay_out(_Boxes(_swapped(sizes), list(edges), _swapped(note_sizes), gap, bands))
 
 
 def _page(said: list[str], body: list[str], whole: tuple[float, float, float, float], name: str) -> str:
@@ -293,7 +293,7 @@ def _node(graph: CausalGraph, name: str, lines: list[str], middle: Point, size: 
     return "".join([*parts, "</g>"])
 
 
-def _edge(layout: Layout, edge: Edge, flat: bool, *, note: str | None, width: float, ends: Ends) -> str:
+def _edge(layout: Placement, edge: Edge, flat: bool, *, note: str | None, width: float, ends: Ends) -> str:
     first, *between, tip = layout.routes[edge]
     radius = 2.6 + width
     long = {"arrow": 5.0 + 2.2 * width, "circle": 2 * radius + width, "tail": 0.0}
@@ -419,7 +419,7 @@ _SWEEPS = 24
 
 
 @dataclass(slots=True)
-class Layout:
+class Placement:
     """Positions as (across, along): node centres, edge routes from end to end, and the points edge labels stand at."""
 
     across: float = 0.0
@@ -428,7 +428,7 @@ class Layout:
     routes: dict[Edge, list[Point]] = field(default_factory=dict)
     labels: dict[Edge, Point] = field(default_factory=dict)
 
-    def add(self, part: Layout, across: float, along: float) -> None:
+    def add(self, part: Placement, across: float, along: float) -> None:
         """Take over a part, moved by so much."""
         self.places.update({name: (x + across, y + along) for name, (x, y) in part.places.items()})
         self.labels.update({edge: (x + across, y + along) for edge, (x, y) in part.labels.items()})
@@ -449,29 +449,42 @@ class _Item:
     down: list[int] = field(default_factory=list)
 
 
-def lay_out(
-    sizes: Mapping[str, Point],
-    edges: Sequence[Edge],
-    label_sizes: Mapping[Edge, Point],
-    *,
-    gap: float,
-    bands: Mapping[str, int] | None = None,
-) -> Layout:
-    """Place nodes of the given (across, along) sizes, ``gap`` apart, so that all edges (no cycle) run along.
+@dataclass(frozen=True, slots=True)
+class _Boxes:
+    """What is to be laid out.
+
+    Attributes:
+        sizes: The nodes, with their sizes across and along.
+        edges: Between them; no cycle.
+        label_sizes: Of the edges that have a label.
+        gap: Between nodes beside each other.
+        bands: Which nodes come before which, if that is settled.
+    """
+
+    sizes: Mapping[str, Point]
+    edges: Sequence[Edge]
+    label_sizes: Mapping[Edge, Point]
+    gap: float
+    bands: Mapping[str, int] | None
+
+    def part(self, nodes: Iterable[str]) -> _Boxes:
+        """Return some of the nodes, which no edge joins to others."""
+        sizes = {name: self.sizes[name] for name in nodes}
+        return replace(self, sizes=sizes, edges=[edge for edge in self.edges if edge[0] in sizes])
+
+
+def lay_out(boxes: _Boxes) -> Placement:
+    """Place nodes so that all edges run along.
 
     Parts that no edge connects are laid out alone and set side by side in rows, single nodes last. Where ``bands`` says
     which nodes come before which, all stay together, those of one band after those of the bands before it.
     """
-    if bands is not None:
-        return _lay_out_connected(sizes, edges, label_sizes, gap, bands)
-    parts = []
-    for nodes in _components(sizes, edges):
-        inside = [edge for edge in edges if edge[0] in nodes]
-        parts.append(_lay_out_connected({name: sizes[name] for name in nodes}, inside, label_sizes, gap))
-    return _pack(parts)
+    if boxes.bands is not None:
+        return _lay_out_connected(boxes)
+    return _pack([_lay_out_connected(boxes.part(nodes)) for nodes in _components(boxes.sizes, boxes.edges)])
 
 
-def _folded(layout: Layout) -> Layout:
+def _folded(layout: Placement) -> Placement:
     """Set a long and narrow layout in columns side by side, like a newspaper's; edges go on at the top of the next.
 
     It is cut between layers only, so that no node is.
@@ -499,7 +512,7 @@ def _folded(layout: Layout) -> Layout:
     def moved(point: Point, number: int) -> Point:
         return point[0] + offsets[number], point[1] - starts[number]
 
-    made = Layout(across=offsets[-1] + layout.across)
+    made = Placement(across=offsets[-1] + layout.across)
     made.places = {name: moved(place, column(place[1])) for name, place in layout.places.items()}
     made.labels = {edge: moved(place, column(place[1])) for edge, place in layout.labels.items()}
     made.along = max([*(b - a for a, b in pairwise(starts)), layout.along - starts[-1]]) + _LINE_GAP
@@ -537,13 +550,13 @@ def _components(sizes: Mapping[str, Point], edges: Sequence[Edge]) -> list[dict[
     return found
 
 
-def _pack(parts: list[Layout]) -> Layout:
+def _pack(parts: list[Placement]) -> Placement:
     """Set parts side by side, in rows no wider than the widest part or a comfortable shape."""
     if len(parts) == 1:
         return parts[0]
     area = sum((part.across + _COMPONENT_GAP) * (part.along + _COMPONENT_GAP) for part in parts)
     limit = max([*(part.across for part in parts), (1.6 * area) ** 0.5])
-    whole, across, along, deepest = Layout(), 0.0, 0.0, 0.0
+    whole, across, along, deepest = Placement(), 0.0, 0.0, 0.0
     singles = False
     for part in sorted(parts, key=lambda part: (not part.routes, -part.along)):
         first_single = not part.routes and not singles
@@ -555,13 +568,8 @@ def _pack(parts: list[Layout]) -> Layout:
     return whole
 
 
-def _lay_out_connected(
-    sizes: Mapping[str, Point],
-    edges: Sequence[Edge],
-    label_sizes: Mapping[Edge, Point],
-    gap: float,
-    bands: Mapping[str, int] | None = None,
-) -> Layout:
+def _lay_out_connected(boxes: _Boxes) -> Placement:
+    sizes, edges, label_sizes, bands = boxes.sizes, boxes.edges, boxes.label_sizes, boxes.bands
     step = 2 if any(edge in label_sizes for edge in edges) else 1  # room for a label between two layers
     depth = _layers(list(sizes), edges) if bands is None else _banded_layers(edges, bands)
     items: list[_Item] = []
@@ -587,7 +595,7 @@ def _lay_out_connected(
             items[below].up.append(above)
         chains[edge] = chain
     _reduce_crossings(items, layers)
-    across = _coordinates(items, layers, gap)
+    across = _coordinates(items, layers, boxes.gap)
     along, thickness = _depths(items, layers, across, _LAYER_GAP if step == 1 else 0.62 * _LAYER_GAP)
     return _assemble(items, chains, across, along, thickness)
 
@@ -829,8 +837,8 @@ def _assemble(
     across: list[float],
     along: list[float],
     thickness: list[float],
-) -> Layout:
-    made = Layout(
+) -> Placement:
+    made = Placement(
         across=max(across[number] + item.after for number, item in enumerate(items)),
         along=max(along[number] + item.depth / 2 for number, item in enumerate(items)),
         places={item.name: (across[n], along[n]) for n, item in enumerate(items) if item.name is not None},

@@ -21,7 +21,7 @@ from escudo._validate import did_you_mean, whole
 from escudo.causal import formats
 from escudo.causal._graph import CausalGraph
 from escudo.causal.formats._bif import Block, Row, parse_bif, quoted
-from escudo.causal.formats._source import Source, shown
+from escudo.causal.formats._source import NamedText, shown
 from escudo.errors import GraphError, InputError
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class Network:
         """
         if not isinstance(text, str):
             raise InputError(f"A network is parsed from text; got {type(text).__name__}.")
-        place = Source(text, source)
+        place = NamedText(text, source)
         blocks = parse_bif(place)
         tables = {}
         for block in blocks.values():
@@ -250,7 +250,7 @@ def _checked_table(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> 
     return table
 
 
-def _read_table(source: Source, block: Block, blocks: Mapping[str, Block]) -> npt.NDArray[np.float64]:
+def _read_table(source: NamedText, block: Block, blocks: Mapping[str, Block]) -> npt.NDArray[np.float64]:
     own = block.levels or ()
     above = [blocks[parent].levels or () for parent in block.parents]
     shape = tuple(map(len, above))
@@ -289,7 +289,7 @@ def _read_table(source: Source, block: Block, blocks: Mapping[str, Block]) -> np
     return table
 
 
-def _numbers(source: Source, row: Row) -> npt.NDArray[np.float64]:
+def _numbers(source: NamedText, row: Row) -> npt.NDArray[np.float64]:
     try:
         numbers = np.array([float(number) for number in row.numbers], dtype=np.float64)
     except ValueError:

@@ -400,8 +400,28 @@ class SEM:
 # ---- answers
 
 
+class _Tabled:
+    """What is a table of probabilities, with its logarithms."""
+
+    __slots__ = ()
+
+    @property
+    def _table(self) -> Factor:
+        raise NotImplementedError
+
+    @property
+    def array(self) -> Array:
+        """Probabilities, with one axis per variable; those of a kernel sum to 1 over the axes of Y."""
+        return self._table.array
+
+    @property
+    def log(self) -> Array:
+        """Natural logarithms, right also below the smallest float: -∞ exactly where the probability is zero."""
+        return self._table.log
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Distribution(Mapping[Value, float]):
+class Distribution(_Tabled, Mapping[Value, float]):
     """A law of one or several variables, as a mapping from values to probabilities.
 
     Attributes:
@@ -417,14 +437,8 @@ class Distribution(Mapping[Value, float]):
     single: bool
 
     @property
-    def array(self) -> Array:
-        """Probabilities, with one axis per variable."""
-        return self.law.array
-
-    @property
-    def log(self) -> Array:
-        """Natural logarithms of the probabilities, right also below the smallest float."""
-        return self.law.log
+    def _table(self) -> Factor:
+        return self.law
 
     def __getitem__(self, value: Value) -> float:
         point = (value,) if self.single else value
@@ -461,7 +475,7 @@ class Distribution(Mapping[Value, float]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Law:
+class Law(_Tabled):
     """The kernel ``Pr[Y = y | do(X = x), U = u]`` as an array with axes ``[inputs…, background…, of…]``.
 
     Attributes:
@@ -477,14 +491,8 @@ class Law:
     kernel: Factor
 
     @property
-    def array(self) -> Array:
-        """Probabilities; they sum to 1 over the axes of Y."""
-        return self.kernel.array
-
-    @property
-    def log(self) -> Array:
-        """Natural logarithms: minus infinity exactly where the probability is zero."""
-        return self.kernel.log
+    def _table(self) -> Factor:
+        return self.kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from escudo.causal._inference import Factor, IntArray, Lookup, product
 from escudo.causal._sem_equations import MAX_WHOLE, Equation, Ranges, Value, arrange, normalise, show, typed
 from escudo.causal._sem_mechanisms import MECHANISMS, Kernel
 from escudo.causal._sem_parser import Draw, Node, Operation, Val, Word, read_expression, words
-from escudo.causal.formats._source import Source
+from escudo.causal.formats._source import NamedText
 from escudo.errors import InputError, ParseError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Term:
 
 
 def compile_expression(
-    name: str, node: Node, ranges: Ranges, parents: tuple[str, ...], source: Source, text: str
+    name: str, node: Node, ranges: Ranges, parents: tuple[str, ...], source: NamedText, text: str
 ) -> tuple[tuple[Value, ...], Equation]:
     """Return the range of ``name := node`` and its equation, which reads ``parents`` and is written out as ``text``.
 
@@ -73,7 +73,7 @@ def compile_expression(
 class _Compiler:
     """Builds the parts of one equation."""
 
-    def __init__(self, name: str, ranges: Ranges, parents: tuple[str, ...], source: Source) -> None:
+    def __init__(self, name: str, ranges: Ranges, parents: tuple[str, ...], source: NamedText) -> None:
         self.name = name
         self.ranges = ranges
         self.parents = frozenset(parents)
@@ -378,7 +378,7 @@ def commuting(sem: SEM, name: str) -> list[tuple[str, ...]]:
     text = sem.equation(name).text
     if text is None:
         return []
-    tree, _ = read_expression(Source(text, f"equation of {name}"))
+    tree, _ = read_expression(NamedText(text, f"equation of {name}"))
     parents = set(sem.parents(name))
     times = Counter(word.name for word in words(tree))
     found: dict[Hashable, list[str]] = {}

@@ -65,10 +65,10 @@ def randomised_response(values: Sequence[Value], *, epsilon: float) -> Kernel:
         raise InputError(
             f"randomised_response needs an argument with two values; got {show(values)}. Use kary_response."
         )
-    return kary_response(values, epsilon=epsilon)
+    return kary_response(values, epsilon)
 
 
-def kary_response(values: Sequence[Value], *, epsilon: float) -> Kernel:
+def kary_response(values: Sequence[Value], epsilon: float) -> Kernel:
     """Keep one of k values with probability e^ε/(e^ε+k-1), else give one of the others, each alike.
 
     Guarantee:

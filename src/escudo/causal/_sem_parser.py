@@ -18,7 +18,7 @@ from typing import NoReturn, TypeAlias
 from escudo._validate import did_you_mean
 from escudo.causal._sem_equations import FUNCTIONS, MAX_WHOLE, WORDS, Value
 from escudo.causal._sem_mechanisms import MECHANISMS
-from escudo.causal.formats._source import Source, Token
+from escudo.causal.formats._source import NamedText, Token
 from escudo.errors import ParseError
 
 MAX_TEXT = 1_000_000
@@ -148,7 +148,7 @@ Statement: TypeAlias = "Exogenous | Conditional | Assign"
 # ---- reading them
 
 
-def read_statements(source: Source) -> tuple[list[Statement], Parser]:
+def read_statements(source: NamedText) -> tuple[list[Statement], Parser]:
     """Return the definitions of a text, and the reader, which knows the levels it met."""
     parser = Parser(source)
     found: list[Statement] = []
@@ -157,7 +157,7 @@ def read_statements(source: Source) -> tuple[list[Statement], Parser]:
     return found, parser
 
 
-def read_expression(source: Source) -> tuple[Node, Parser]:
+def read_expression(source: NamedText) -> tuple[Node, Parser]:
     """Return the expression that a text consists of, and the reader, which knows the levels it met."""
     parser = Parser(source)
     node = parser.expression()
@@ -182,7 +182,7 @@ class Parser:
         indices: Values of the family indices that are in force.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: NamedText) -> None:
         self.source = source
         self.tokens = tokens(source)
         self.position = 0
@@ -783,7 +783,7 @@ _SIGNS = (":=", "->", "..", "==", "!=", "<=", ">=", "//", "~", "|", ":", ",", "=
 _UNFINISHED = frozenset((*_SIGNS, "and", "or", "not", "if", "else", "in"))
 
 
-def tokens(source: Source) -> list[Token]:
+def tokens(source: NamedText) -> list[Token]:
     """Return the tokens of the text, strings without quotes.
 
     Line ends inside brackets, or where a line cannot be complete, are left out.
@@ -811,7 +811,7 @@ def tokens(source: Source) -> list[Token]:
     return found
 
 
-def _read(source: Source, token: Token) -> Token:
+def _read(source: NamedText, token: Token) -> Token:
     kind, text, at = token
     if kind == "number" and len(text) > _MAX_NUMBER:
         raise source.mark(f"this number has {len(text)} characters; the limit is {_MAX_NUMBER}.", at)

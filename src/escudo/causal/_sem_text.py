@@ -76,7 +76,7 @@ from escudo.causal._sem_parser import (
     read_statements,
     words,
 )
-from escudo.causal.formats._source import Source
+from escudo.causal.formats._source import NamedText
 from escudo.errors import InputError
 
 # ---- reading
@@ -102,7 +102,7 @@ def parse(text: str, source: str = "text") -> SEM:
     if not isinstance(text, str):
         raise InputError(f"A model is parsed from text; got {type(text).__name__}.")
     # What editors on other systems leave in a file: a mark at its start, and line ends of their own.
-    origin = Source(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), source)
+    origin = NamedText(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), source)
     statements, reader = read_statements(origin)
     if not statements:
         raise origin.mark("the text defines no variables; write definitions such as 'X ~ a: 0.5, b: 0.5'.", 0)
@@ -134,7 +134,7 @@ def parse(text: str, source: str = "text") -> SEM:
 
 def expression(text: str, variables: Collection[str], *, source: str) -> Definition:
     """Return the definition that ``X := text`` would give in a model with these variables."""
-    origin = Source(text, source)
+    origin = NamedText(text, source)
     node, reader = read_expression(origin)
     return _expression(node, variables, reader.levels, origin)
 
@@ -145,7 +145,7 @@ class _Expression:
     node: Node
     levels: Collection[str]
     variables: Collection[str]
-    source: Source
+    source: NamedText
 
     def compile(self, name: str, ranges: Ranges) -> tuple[tuple[Value, ...], Equation]:
         known: set[str] | None = None
@@ -167,7 +167,7 @@ class _Expression:
 class _Table:
     parents: tuple[str, ...]
     rows: tuple[Row, ...]
-    source: Source
+    source: NamedText
     at: int
 
     def compile(self, name: str, ranges: Ranges) -> tuple[tuple[Value, ...], Equation]:
@@ -210,12 +210,12 @@ class _Table:
         return [values.index(value)]
 
 
-def _expression(node: Node, variables: Collection[str], levels: Collection[str], source: Source) -> _Expression:
+def _expression(node: Node, variables: Collection[str], levels: Collection[str], source: NamedText) -> _Expression:
     parents = tuple(dict.fromkeys(word.name for word in words(node) if word.name in variables))
     return _Expression(parents, node, levels, variables, source)
 
 
-def _conditional(statement: Conditional, variables: Collection[str], source: Source) -> _Table:
+def _conditional(statement: Conditional, variables: Collection[str], source: NamedText) -> _Table:
     for position, word in enumerate(statement.parents):
         if word.name not in variables:
             raise source.mark(f"there is no variable {word.name!r}.{did_you_mean(word.name, variables)}", word.at)
@@ -225,7 +225,7 @@ def _conditional(statement: Conditional, variables: Collection[str], source: Sou
     return _Table(parents, statement.rows, source, statement.at)
 
 
-def _population(statement: Exogenous, ranges: dict[str, tuple[Value, ...]], source: Source) -> Factor:
+def _population(statement: Exogenous, ranges: dict[str, tuple[Value, ...]], source: NamedText) -> Factor:
     """Return the law of an exogenous statement and add the ranges of its variables."""
     names = statement.names
     # With several names the parser has made sure that every value is a tuple of that length.
@@ -243,7 +243,7 @@ def _population(statement: Exogenous, ranges: dict[str, tuple[Value, ...]], sour
         raise source.mark(str(error), statement.at) from None
 
 
-def _weights(entries: tuple[Entry, ...], values: tuple[Value, ...], source: Source, at: int) -> list[float]:
+def _weights(entries: tuple[Entry, ...], values: tuple[Value, ...], source: NamedText, at: int) -> list[float]:
     given = {entry.value: entry.weight for entry in entries}
     row = np.array([given.get(value, 0.0) for value in values])
     try:

@@ -72,7 +72,7 @@ def main() -> None:
     except EscudoError as error:
         if debug:
             raise
-        report_error(error, as_json=as_json)
+        report_error(error, as_json)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -81,5 +81,5 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        report_bug(error, as_json=as_json)
+        report_bug(error, as_json)
         sys.exit(1)

@@ -22,6 +22,7 @@ from escudo.cli._options import (
     Data,
     Dataset,
     Delta,
+    Engine,
     Epsilon,
     Force,
     LedgerUrl,
@@ -85,6 +86,7 @@ class DirectionOptions(TableOptions):
             "--public-rows", "--rows", min=1, help="About how many rows or people, where add_remove hides it."
         ),
     ] = None
+    engine: Engine = None
     accept_large_delta: AcceptLargeDelta = False
     ledger: LedgerUrl = None
     dataset: Dataset = None
@@ -181,8 +183,12 @@ def _page(asked: DirectionOptions, found: Direction | Orientation, table: Privat
     from escudo.report import direction_page
 
     rows = table.neighbours.records
-    curves = None if rows is None or rows < 100 else planning_curves(rows)
-    return direction_page(found, source=asked.dataset or without_secrets(asked.data), rows=rows, curves=curves)
+    return direction_page(
+        found,
+        source=asked.dataset or without_secrets(asked.data),
+        rows=rows,
+        curves=None if rows is None or rows < 100 else planning_curves(rows),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +225,7 @@ class DiscoverOptions(TableOptions):
     ] = None
     relation: RelationName = "replace_one"
     public_rows: PublicRows = None
+    engine: Engine = None
     accept_large_delta: AcceptLargeDelta = False
     ledger: LedgerUrl = None
     dataset: Dataset = None
@@ -362,6 +369,7 @@ class EffectOptions(TableOptions):
     ] = None
     relation: RelationName = "replace_one"
     public_rows: PublicRows = None
+    engine: Engine = None
     accept_large_delta: AcceptLargeDelta = False
     ledger: LedgerUrl = None
     dataset: Dataset = None

@@ -133,7 +133,7 @@ class Answer:
     words: str | Callable[[Console], None]
     ending: Exception | None = None
 
-    def show(self, *, as_json: bool) -> None:
+    def show(self, as_json: bool) -> None:
         """Print it, and end as it says."""
         if as_json:
             sys.stdout.write(
@@ -166,14 +166,14 @@ class Filed:
     tell: Callable[[bool], Answer]
     write: Callable[[], None]
 
-    def show(self, *, as_json: bool) -> None:
+    def show(self, as_json: bool) -> None:
         """Write the files and print the answer, in any case."""
         try:
             self.write()
         except BaseException:
-            replace(self.tell(False), ending=None).show(as_json=as_json)
+            replace(self.tell(False), ending=None).show(as_json)
             raise
-        self.tell(True).show(as_json=as_json)
+        self.tell(True).show(as_json)
 
 
 def planned(plan: Plan, account: Account, resumption: Resumption | None, *, stop: bool) -> Answer:
@@ -187,7 +187,7 @@ def planned(plan: Plan, account: Account, resumption: Resumption | None, *, stop
             "ledger": standing,
             "spent": False,
         },
-        lambda screen: _print_plan(screen, plan, standing, stop=stop),
+        lambda screen: _print_plan(screen, plan, standing, stop),
     )
 
 
@@ -213,7 +213,7 @@ def _standing(account: Account, plan: Plan, resumption: Resumption | None) -> di
     }
 
 
-def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, *, stop: bool) -> None:
+def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, stop: bool) -> None:
     from escudo.privacy import percent_up, shown_down
 
     screen.print(str(plan), markup=False)
@@ -284,14 +284,14 @@ def warning_in_words() -> Iterator[None]:
         yield
 
 
-def report_error(error: EscudoError, *, as_json: bool) -> None:
+def report_error(error: EscudoError, as_json: bool) -> None:
     """Print a refusal or an input error on standard error, without a traceback."""
     refused = isinstance(error, RefusedError) or error.exit_code == 4
     body = {"error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
     _complain("Refused: " if refused else "Error: ", body, as_json)
 
 
-def report_bug(error: BaseException, *, as_json: bool) -> None:
+def report_bug(error: BaseException, as_json: bool) -> None:
     """Say that escudo itself failed, naming the place in the code but no value: a message may hold private data."""
     place = "unknown place"
     for frame in traceback.extract_tb(error.__traceback__):

@@ -15,7 +15,7 @@ import typer
 
 from escudo.cli._console import Answer, Filed, JsonFlag, console, plain_table
 from escudo.cli._linked import evaluate_linked, linked_schema, opened_tables
-from escudo.cli._options import More, command, without_secrets
+from escudo.cli._options import More, by_name, command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -131,12 +131,9 @@ def evaluate(asked: EvaluateOptions) -> Filed:
         described,
         targets=asked.target or asked.targets,
         learners=asked.learner or LEARNERS,
-        most_rows=asked.most_rows,
         model=None if model is None else load(model),
         reference=None if asked.reference is None else Network.read(asked.reference),
-        seed=asked.seed,
-        jobs=asked.jobs,
-        log=asked.log,
+        **by_name(asked, "most_rows", "seed", "jobs", "log"),
     )
     answer = Answer(found.to_json(), lambda screen: _print_evaluation(screen, found))
     rows = (real, made[0])
@@ -354,16 +351,8 @@ def attack(asked: AttackOptions) -> Filed:
         private,
         described,
         **terms,
-        targets=asked.targets,
+        **by_name(asked, "targets", "shadows", "trials", "rest", "fit_rows", "confidence", "log", "seed", "jobs"),
         choose=asked.row or asked.choose,
-        shadows=asked.shadows,
-        trials=asked.trials,
-        rest=asked.rest,
-        fit_rows=asked.fit_rows,
-        confidence=asked.confidence,
-        log=asked.log,
-        seed=asked.seed,
-        jobs=asked.jobs,
         on_progress=None if asked.as_json else lambda line: console(stderr=True).print(line, style="dim"),
     )
     ending = typer.Exit(5) if found.violated else None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from escudo._card import number_of
-from escudo.cli._console import Answer, Filed, print_promise, to_the_end
-from escudo.cli._options import ledger_url, options_of, without_secrets
-from escudo.cli._run import NAMED_DATA, current_config
+from escudo.cli._console import Answer, Filed, print_promise
+from escudo.cli._options import ledger_url, without_secrets
+from escudo.cli._run import NAMED_DATA
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,15 +25,12 @@ if TYPE_CHECKING:
     from escudo.table import LinkedCheck, LinkedSchema, PrivateTables
 
 
-DISCOVER = "discover"
-"""What --graph says to have the graph learnt; a file of that name is given as ./discover."""
-
 _SHOWN_EDGES = 12
 
 
 def print_graph(screen: Console, found: Mapping[str, Any]) -> None:
     """Say which edges were found and how sure they are, the surest first."""
-    edges = sorted(found["edges"], key=lambda edge: -edge["confidence"])
+    edges = sorted(found["edges"], key=lambda edge: -(edge["confidence"] or 0.0))
     surest = ", the surest:" if len(edges) > _SHOWN_EDGES else ""
     share = f", with {found['share']:.0%} of what it and the generator got" if "share" in found else ""
     screen.print(f"Discovered graph{share}: {number_of(len(edges), 'edge')}{surest}")
@@ -41,7 +38,8 @@ def print_graph(screen: Console, found: Mapping[str, Any]) -> None:
         mark, way = "→" if edge["directed"] else "—", edge["direction_confidence"]
         told = "open" if not edge["directed"] else "known" if way is None else f"{way:.0%}"
         name = f"{edge['from']} {mark} {edge['to']}"
-        screen.print(f"  {name}   edge {edge['confidence']:.0%}, direction {told}", markup=False)
+        sure = "how sure is not known" if edge["confidence"] is None else f"{edge['confidence']:.0%}"
+        screen.print(f"  {name}   edge {sure}, direction {told}", markup=False)
     if found["cannot_tell"]:
         screen.print(f"Cannot tell more: {found['cannot_tell']}.", markup=False)
 
@@ -84,12 +82,12 @@ def private_tables(asked: TableOptions, schema: LinkedSchema) -> PrivateTables:
     if asked.public_rows is not None:
         raise InputError("--public-rows is about one table; of linked ones the number of people is counted or private.")
     schema.require_confirmed(source=str(asked.schema))
-    opened = opened_tables([asked.data, *(getattr(asked, "more", None) or [])], schema)
+    opened = opened_tables([asked.data, *(getattr(asked, "more", None) or [])], schema, asked.engine)
     account = None if asked.dataset is None else ledger_url(asked.ledger)
     return PrivateTables(opened, schema, account, asked.dataset, relation=asked.relation)
 
 
-def opened_tables(data: Sequence[str], schema: LinkedSchema) -> dict[str, Any]:
+def opened_tables(data: Sequence[str], schema: LinkedSchema, engine: str | None = None) -> dict[str, Any]:
     """Return the frames of linked tables from files and URLs.
 
     Raises:
@@ -99,7 +97,7 @@ def opened_tables(data: Sequence[str], schema: LinkedSchema) -> dict[str, Any]:
 
     named = named_data(data)
     check_names(named, schema)
-    return {name: open_data(named[name], schema.reading(name)) for name in schema.tables}
+    return {name: open_data(named[name], schema.reading(name), engine=engine) for name in schema.tables}
 
 
 def check_names(data: dict[str, str], schema: LinkedSchema) -> None:
@@ -134,22 +132,7 @@ def release_linked(asked: ReleaseOptions, schema: LinkedSchema) -> None:
         check_target(asked.out, overwrite=asked.force)
     tables = private_tables(asked, schema)
     with ExitStack() as last:
-        question = LinkedRelease(
-            graph=graph_of(asked.graph),
-            knowledge=graph_of(asked.knowledge),
-            evaluate=asked.evaluate,
-            generator=asked.generator,
-            options=options_of(asked.option or []),
-            directory=asked.out,
-            people=asked.rows,
-            seed=asked.seed,
-            written={
-                "csv": asked.csv,
-                "overwrite": asked.force,
-                "before_naming": lambda: last.enter_context(to_the_end()),
-                "config": current_config(),
-            },
-        )
+        question = LinkedRelease(**asked.question(last), people=asked.rows)
         budget = linked_budget(tables.neighbours, asked.epsilon, asked.delta)
         prepared = question.prepare(schema, tables.neighbours, budget)
         tree = prepared.plan.judged(tables.neighbours, accept_large_delta=asked.accept_large_delta)
@@ -173,13 +156,7 @@ def release_linked(asked: ReleaseOptions, schema: LinkedSchema) -> None:
             "evaluation": None if files.evaluation is None else files.evaluation.to_json(),
             "seconds": round(seconds, 2),
         }
-        Answer(payload, lambda screen: _print_release(screen, files, seconds)).show(as_json=asked.as_json)
-
-
-def graph_of(name: Path | str | None) -> Any:  # Any: a graph, what stands for one that is to be found, or None
-    from escudo.causal import CausalGraph
-
-    return name if name in (None, DISCOVER) else CausalGraph.read(name)
+        Answer(payload, lambda screen: _print_release(screen, files, seconds)).show(asked.as_json)
 
 
 def _print_release(screen: Console, files: LinkedReleaseFiles, seconds: float) -> None:

@@ -32,6 +32,8 @@ _EXTRAS = {
     "ibis-framework": "tables inside PostgreSQL (extra database)",
     "dask": "frames of Dask",
     "pyspark": "frames of Spark",
+    "deltalake": "Delta tables (extra delta)",
+    "pyiceberg": "Iceberg tables (extra iceberg)",
     "psycopg": "a ledger on PostgreSQL (extra postgresql)",
     "jax": "neural generators (extra neural)",
     "scikit-learn": "evaluations and attacks (extra evaluation)",
@@ -105,15 +107,19 @@ def _spark(url: str | None) -> dict[str, Any]:
         return {"state": state, "workers": [], "fits": None}
     if url != "spark:" and not url.startswith("spark://"):
         raise InputError(f"--spark takes spark://HOST:PORT, or spark: for the cluster that is configured; got {url!r}.")
-    from escudo.table import spark_workers, worker_versions
+    from escudo.table import WORKERS_MAY_NEED, spark_workers, worker_versions
 
     try:
         workers = spark_workers(None if url == "spark:" else url)
     except EscudoError as error:
         return {"state": str(error), "workers": [], "fits": False}
-    fits = bool(workers) and all(found == worker_versions() for found in workers)
+    here = worker_versions()
+    needed = [name for name in here if name not in WORKERS_MAY_NEED]
+    fits = bool(workers) and all(found[name] == here[name] for found in workers for name in needed)
     said = "the workers have what is installed here" if fits else "workers have other versions than this machine"
-    return {"state": said, "workers": workers, "fits": fits}
+    other = [name for name in WORKERS_MAY_NEED if any(found[name] != here[name] for found in workers)]
+    what = "; ".join(f"{name} differs, which is for {WORKERS_MAY_NEED[name]}" for name in other)
+    return {"state": f"{said} ({what})" if fits and what else said, "workers": workers, "fits": fits}
 
 
 def _ledger(url: str | None) -> dict[str, Any]:
@@ -226,4 +232,4 @@ def studio(asked: StudioOptions) -> None:
         if not asked.no_browser:
             webbrowser.open(address)
 
-    serve(Opening(**{one.name: getattr(asked, one.name) for one in fields(Opening)}), ready=ready)
+    serve(Opening(**{one.name: getattr(asked, one.name) for one in fields(Opening)}), ready)

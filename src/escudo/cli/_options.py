@@ -66,6 +66,10 @@ AcceptLargeDelta = Annotated[
 ]
 PublicRows = Annotated[int | None, typer.Option(min=1, help="The number of rows, if it is public knowledge.")]
 Seeded = Annotated[int | None, typer.Option(min=0, help="Repeatable noise, for trying things out: NOT FOR RELEASE.")]
+Engine = Annotated[
+    str | None,
+    typer.Option(help="What reads files: polars, here; or spark, on its workers (Parquet, Delta and Iceberg)."),
+]
 PlanOnly = Annotated[bool, flag("--plan", "Show the budget tree and stop; nothing is spent.")]
 Force = Annotated[bool, flag("--force", "Replace files that exist.")]
 
@@ -98,7 +102,7 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
         with saving(function.__name__, asked) if isinstance(asked, TableOptions) else nullcontext():
             answer = function(**given) if asked is None else function(asked)
         if answer is not None:
-            answer.show(as_json=as_json)
+            answer.show(as_json)
 
     parsed.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined] # what typer reads
     return parsed
@@ -111,6 +115,7 @@ class TableOptions:
     schema: Path
     relation: str
     public_rows: int | None
+    engine: str | None
     accept_large_delta: bool
     ledger: str | None
     dataset: str | None
@@ -130,7 +135,7 @@ class TableOptions:
         schema.require_confirmed(source=str(self.schema), data=without_secrets(self.data))
         account = None if self.dataset is None else ledger_url(self.ledger)
         said: dict[str, Any] = {"relation": self.relation, "rows": self.public_rows}
-        return PrivateTable(open_data(self.data, schema), schema, account, self.dataset, **said)
+        return PrivateTable(open_data(self.data, schema, engine=self.engine), schema, account, self.dataset, **said)
 
     def tables(self) -> PrivateTable | PrivateTables:
         """Return the private table, or linked ones where the schema describes these and the command takes them.
@@ -154,7 +159,7 @@ class TableOptions:
     def stops_at(self, plan: Plan, account: Account, resumption: Resumption | None = None) -> bool:
         """Show the plan and where it would leave the account before anything is spent; return whether to stop there."""
         if self.plan or not self.as_json:
-            planned(plan, account, resumption, stop=self.plan).show(as_json=self.as_json)
+            planned(plan, account, resumption, stop=self.plan).show(self.as_json)
         return self.plan
 
 
@@ -185,6 +190,11 @@ def check_files(*, graph: Path | None = None, report: Path | None = None, force:
             raise InputError(f"'{file}' exists and is not a report of escudo; choose another name.")
         if not os.access(file if taken else file.parent, os.W_OK):
             raise InputError(f"'{file}' cannot be written: permission denied.")
+
+
+def by_name(asked: object, *names: str) -> dict[str, Any]:
+    """Return options that are handed on under their own names."""
+    return {name: getattr(asked, name) for name in names}
 
 
 def ledger_url(ledger: str | None) -> str:

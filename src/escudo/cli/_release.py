@@ -13,12 +13,13 @@ import typer
 
 from escudo._card import number_of
 from escudo.cli._console import Answer, JsonFlag, console, flag, print_promise, to_the_end
-from escudo.cli._linked import graph_of, print_graph, release_linked, sample_linked, write_frames
+from escudo.cli._linked import print_graph, release_linked, sample_linked, write_frames
 from escudo.cli._options import (
     AcceptLargeDelta,
     Data,
     Dataset,
     Delta,
+    Engine,
     LedgerUrl,
     More,
     PlanOnly,
@@ -26,6 +27,7 @@ from escudo.cli._options import (
     SchemaFile,
     Seeded,
     TableOptions,
+    by_name,
     command,
     options_of,
     settings,
@@ -33,18 +35,26 @@ from escudo.cli._options import (
 from escudo.cli._run import SaveConfig, current_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from rich.console import Console
 
-    from escudo.releasing import SyntheticRelease
     from escudo.report import ReleaseFiles
     from escudo.synthesis import Model
 
 
 MOST_ROWS = 1_000_000_000
 """More synthetic rows than this fit into no memory."""
+DISCOVER = "discover"
+"""What --graph says to have the graph learnt; a file of that name is given as ./discover."""
 _SHOWN_EDGES = 12
+
+
+def graph_of(name: Path | str | None) -> Any:  # Any: a graph, what stands for one that is to be found, or None
+    """Return the graph that was named."""
+    from escudo.causal import CausalGraph
+
+    return name if name in (None, DISCOVER) else CausalGraph.read(name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +97,7 @@ class ReleaseOptions(TableOptions):
             help="The number of real rows, if it is public; under replace_one it is, unless people are protected.",
         ),
     ] = None
+    engine: Engine = None
     no_privacy: Annotated[
         bool,
         flag(
@@ -136,6 +147,26 @@ class ReleaseOptions(TableOptions):
     save_config: SaveConfig = None
     as_json: JsonFlag = False
 
+    def question(self, last: ExitStack) -> dict[str, Any]:
+        """Return what is asked of one table and of linked ones alike.
+
+        Args:
+            last: Entered when all is on disk, just before the folder gets its name: from there on nothing stops it.
+        """
+        return {
+            "graph": graph_of(self.graph),
+            "knowledge": graph_of(self.knowledge),
+            "options": options_of(self.option or []) | _checkpoint(self),
+            "directory": self.out,
+            "written": {
+                "csv": self.csv,
+                "overwrite": self.force,
+                "before_naming": lambda: last.enter_context(to_the_end()),
+                "config": current_config(),
+            },
+            **by_name(self, "evaluate", "generator", "seed"),
+        }
+
 
 @command
 def release(asked: ReleaseOptions) -> None:
@@ -154,6 +185,7 @@ def release(asked: ReleaseOptions) -> None:
     from escudo.asking import expecting, run
     from escudo.errors import InputError
     from escudo.privacy import Budget, usual_delta
+    from escudo.releasing import SyntheticRelease
     from escudo.report import check_target
     from escudo.synthesis import check_no_privacy
     from escudo.table import LinkedSchema, read_any_schema
@@ -174,10 +206,10 @@ def release(asked: ReleaseOptions) -> None:
         _check_no_ledger(asked)
     table = asked.table()
     with ExitStack() as last:
-        question = _question(asked, before_naming=lambda: last.enter_context(to_the_end()))
+        question = SyntheticRelease(**asked.question(last), rows=asked.rows, custodian=asked.custodian)
         if given_up:
             files = question.without_privacy(table)
-            _answer(asked, files, time.perf_counter() - start).show(as_json=asked.as_json)
+            _answer(asked, files, time.perf_counter() - start).show(asked.as_json)
             return
         assert asked.epsilon is not None, "or it was meant"
         delta = usual_delta(table.neighbours) if asked.delta is None else asked.delta
@@ -202,7 +234,7 @@ def release(asked: ReleaseOptions) -> None:
                 f"Interrupted: nothing was written to {out}. What was spent stays spent.{how}", markup=False
             )
             raise typer.Exit(getattr(stop, "exit_code", 130)) from None
-        _answer(asked, files, time.perf_counter() - start).show(as_json=asked.as_json)
+        _answer(asked, files, time.perf_counter() - start).show(asked.as_json)
 
 
 def _answer(asked: ReleaseOptions, files: ReleaseFiles, seconds: float) -> Answer:
@@ -223,28 +255,6 @@ def _check_no_ledger(asked: ReleaseOptions) -> None:
     for name in ("plan", "checkpoint", "again", "evaluate"):
         if getattr(asked, name):
             raise InputError(f"--{name} is about a budget, and with --no-privacy there is none; leave it out.")
-
-
-def _question(asked: ReleaseOptions, *, before_naming: Callable[[], object]) -> SyntheticRelease:
-    from escudo.releasing import SyntheticRelease
-
-    return SyntheticRelease(
-        graph=graph_of(asked.graph),
-        knowledge=graph_of(asked.knowledge),
-        generator=asked.generator,
-        options=options_of(asked.option or []) | _checkpoint(asked),
-        evaluate=asked.evaluate,
-        directory=asked.out,
-        rows=asked.rows,
-        seed=asked.seed,
-        custodian=asked.custodian,
-        written={
-            "csv": asked.csv,
-            "overwrite": asked.force,
-            "before_naming": before_naming,
-            "config": current_config(),
-        },
-    )
 
 
 def _checkpoint(asked: ReleaseOptions) -> dict[str, Any]:
@@ -339,26 +349,31 @@ def _word(text: str) -> str:
     return quote(text)
 
 
-@command
-def forecast(
-    schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The TOML schema; no data is needed.")],
+@dataclass(frozen=True, kw_only=True)
+class ForecastOptions:
+    """What ``escudo forecast`` is told."""
+
+    schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="The TOML schema; no data is needed.")]
     epsilon: Annotated[
         float, typer.Option("--epsilon", "-e", help="The privacy budget of the release.", show_default=False)
-    ],
-    delta: Delta = None,
+    ]
+    delta: Delta = None
     graph: Annotated[
         Path | None, typer.Option("--graph", "-g", metavar="FILE", help="The causal graph, if there is one.")
-    ] = None,
+    ] = None
     rows: Annotated[
         int | None, typer.Option(min=1, max=MOST_ROWS, help="Rows the table has, or is thought to have.")
-    ] = None,
-    generator: Annotated[str, typer.Option(help="marginals, moments, one-way, independent or auto.")] = "marginals",
-    relation: RelationName = "replace_one",
+    ] = None
+    generator: Annotated[str, typer.Option(help="marginals, moments, one-way, independent or auto.")] = "marginals"
+    relation: RelationName = "replace_one"
     error: Annotated[
         float | None,
         typer.Option(metavar="SHARE", help="Also say which ε reaches this mean error, such as 0.01."),
-    ] = None,
-) -> Answer:
+    ] = None
+
+
+@command
+def forecast(asked: ForecastOptions) -> Answer:
     """Say how good a release will be, before there is one: from public facts alone, and free.
 
     Example: escudo forecast visits.toml --graph clinic.dot --rows 20000 --epsilon 1 --error 0.005
@@ -371,17 +386,11 @@ def forecast(
     from escudo.synthesis import forecast as foretell
     from escudo.table import Schema
 
+    error = asked.error
     if error is not None:
         positive("--error", error, at_most=1.0)
-    found = foretell(
-        Schema.read(schema),
-        graph_of(graph),
-        epsilon=epsilon,
-        delta=delta,
-        rows=rows,
-        relation=relation,
-        generator=generator,
-    )
+    terms = by_name(asked, "epsilon", "delta", "rows", "relation", "generator")
+    found = foretell(Schema.read(asked.schema), graph_of(asked.graph), **terms)
     lines, wanted = [str(found)], dict[str, float | None]()
     for of in () if error is None else ("columns", "pairs") if found.pairs else ("columns",):
         try:
@@ -456,11 +465,12 @@ def sample(
     if mark := mark_of(loaded.guarantee):  # whoever draws rows may not have seen the folder they came in
         console(stderr=True).print(mark, markup=False, style="bold red")
     asked: dict[str, Any] = {"do": settings("--do", do), "given": settings("--given", given), "columns": column}
+    asked["seed"] = seed
     if out is None:
-        drawn = loaded.sample(rows, **asked, seed=seed)
+        drawn = loaded.sample(rows, **asked)
         return Answer({"rows": drawn.to_dicts()}, lambda screen: _print_rows(screen, drawn))
     try:
-        write_rows(loaded.blocks(rows, **asked, seed=seed), out, mark=mark)
+        write_rows(loaded.blocks(rows, **asked), out, mark=mark)
     except (OSError, PolarsError) as error:
         reason = getattr(error, "strerror", None) or "input/output error"
         raise InputError(f"cannot write '{out}': {reason}.") from None

@@ -15,7 +15,17 @@ import typer
 from escudo._card import number_of
 from escudo.cli._console import Answer, flag, plain_table
 from escudo.cli._linked import check_names, how_to_confirm, named_data, print_check
-from escudo.cli._options import AcceptLargeDelta, Data, Delta, More, PublicRows, command, without_secrets
+from escudo.cli._options import (
+    AcceptLargeDelta,
+    Data,
+    Delta,
+    Engine,
+    More,
+    PublicRows,
+    by_name,
+    command,
+    without_secrets,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,27 +45,32 @@ _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as pub
 _LINKED_AS_PUBLIC = "Keys, orders, the origin, --most and the kind of each column were taken as public."
 
 
-@app.command()
-@command
-def draft(
-    data: Data,
-    more: More = None,
+@dataclass(frozen=True, kw_only=True)
+class DraftOptions:
+    """What ``escudo schema draft`` is told."""
+
+    data: Data
+    more: More = None
     people: Annotated[
         str | None, typer.Option("--people", help="Of linked tables: which one holds people, one row each.")
-    ] = None,
+    ] = None
     delimiter: Annotated[
         str | None,
         typer.Option(help="Between the fields of a CSV or TSV file: , ; | or tab. Recognised if left out."),
-    ] = None,
+    ] = None
     encoding: Annotated[
         str | None, typer.Option(help="Of a CSV or TSV file, such as utf-8 or cp1252. Recognised if left out.")
-    ] = None,
+    ] = None
     decimal: Annotated[
         str | None, typer.Option(help="Before decimals in a CSV or TSV file: . or , Recognised if left out.")
-    ] = None,
-    out: _Out = None,
-    force: _Force = False,
-) -> Answer:
+    ] = None
+    out: _Out = None
+    force: _Force = False
+
+
+@app.command()
+@command
+def draft(asked: DraftOptions) -> Answer:
     """Draft a schema from the data, for the custodian to confirm; nothing is released from it before.
 
     How a CSV or TSV file is written is recognised, and stated in the schema. The file is for its owner's eyes only.
@@ -66,21 +81,24 @@ def draft(
     from escudo.table import CUSTODIAN_ONLY, DRAFT_NOTES, draft_linked
     from escudo.table import draft as draft_schema
 
-    _check_target(out, force)
+    data, more, people, out = asked.data, asked.more, asked.people, asked.out
+    written = by_name(asked, "delimiter", "encoding", "decimal")
+    _check_target(out, asked.force)
     if more or people is not None:
         if people is None or not more:
             raise InputError("linked tables are several, and --people says which of them holds people, one row each.")
-        if (delimiter, encoding, decimal) != (None, None, None):
+        if any(value is not None for value in written.values()):
             raise InputError("of linked tables, how files are written is recognised; change it in the schema.")
         files = named_data([data, *more])
         together = draft_linked({name: _opened(one) for name, one in files.items()}, people)
         with _readable_by(0o600):
-            return _written(together, out, CUSTODIAN_ONLY, how_to_confirm([data, *more], out), force=force)
-    delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
-    schema = draft_schema(_opened(data), delimiter=delimiter, encoding=encoding, decimal=decimal)
+            return _written(together, out, CUSTODIAN_ONLY, how_to_confirm([data, *more], out), force=asked.force)
+    if asked.delimiter in ("tab", "\\t"):
+        written["delimiter"] = "\t"
+    schema = draft_schema(_opened(data), **written)
     found = [note for note in schema.notes if note not in DRAFT_NOTES]
     with _readable_by(0o600):
-        return _written(schema, out, CUSTODIAN_ONLY, *found, _how_to_confirm(data, out), force=force)
+        return _written(schema, out, CUSTODIAN_ONLY, *found, _how_to_confirm(data, out), force=asked.force)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +117,7 @@ class LearnOptions:
     )
     dataset: Annotated[str | None, typer.Option("--dataset", help="The account in the ledger.")] = None
     public_rows: PublicRows = None
+    engine: Engine = None
     most: Annotated[
         list[str] | None,
         typer.Option("--most", help="Of linked tables: how many rows of one person count, as visits=40."),
@@ -111,6 +130,10 @@ class LearnOptions:
     def tables(self) -> tuple[str, ...]:
         """All data that were named."""
         return (self.data, *(self.more or ()))
+
+    def terms(self, account: Account | None) -> dict[str, Any]:
+        """Return what learning may cost, and who pays."""
+        return {**by_name(self, "epsilon", "delta", "accept_large_delta"), "account": account}
 
 
 @app.command()
@@ -165,9 +188,8 @@ def _learnt(asked: LearnOptions, given: Schema | None, account: Account | None) 
     if asked.more or asked.most:
         raise InputError("several tables, and --most, are for linked tables, whose schema --schema names.")
     start = outline(_opened(asked.data)) if given is None else given
-    terms: dict[str, Any] = {"public_rows": asked.public_rows, "accept_large_delta": asked.accept_large_delta}
-    frame = open_data(asked.data, start)
-    return learn_schema(frame, start, epsilon=asked.epsilon, delta=asked.delta, account=account, **terms)
+    frame = open_data(asked.data, start, engine=asked.engine)
+    return learn_schema(frame, start, **asked.terms(account), public_rows=asked.public_rows)
 
 
 def _learnt_linked(asked: LearnOptions, given: LinkedSchema, account: Account | None) -> Release[Any]:
@@ -185,9 +207,8 @@ def _learnt_linked(asked: LearnOptions, given: LinkedSchema, account: Account | 
         most[name] = int(number)
     data = named_data(asked.tables)
     check_names(data, given)
-    frames = {name: open_data(data[name], given.reading(name)) for name in given.tables}
-    terms: dict[str, Any] = {"most": most, "accept_large_delta": asked.accept_large_delta}
-    return learn_linked(frames, given, epsilon=asked.epsilon, delta=asked.delta, account=account, **terms)
+    frames = {name: open_data(data[name], given.reading(name), engine=asked.engine) for name in given.tables}
+    return learn_linked(frames, given, **asked.terms(account), most=most)
 
 
 @app.command()
@@ -461,7 +482,7 @@ def _type_of(column: Column) -> str:
 
     if isinstance(column, Categorical):
         return "ordinal" if column.ordered else "boolean" if column.kind == "boolean" else "categorical"
-    return "integer" if column.integer else "numeric"
+    return "date" if column.date is not None else "integer" if column.integer else "numeric"
 
 
 def _values_of(column: Column) -> str:
@@ -473,9 +494,9 @@ def _values_of(column: Column) -> str:
     if isinstance(column, Categorical):
         shown = ", ".join(map(str, column.levels[:6])) + (", ..." if len(column.levels) > 6 else "")
         return shown + missing
-    return (
-        f"{column.bins:,} {'private ' if column.private else ''}bins on [{column.lower:g}, {column.upper:g}]{missing}"
-    )
+    low, high = (f"{bound:g}" if column.date is None else column.shown(bound) for bound in column.bounds)
+    derived = "" if column.derived is None else f", {' - '.join(column.derived)}"
+    return f"{column.bins:,} {'private ' if column.private else ''}bins on [{low}, {high}]{missing}{derived}"
 
 
 def _print_check(console: Console, report: SchemaCheck) -> None:
@@ -487,6 +508,8 @@ def _print_check(console: Console, report: SchemaCheck) -> None:
     for rule, rows in report.broken:
         broken = f"{number_of(rows, 'row')} {'breaks' if rows == 1 else 'break'} it" if rows else "no row breaks it"
         console.print(f"The rule {rule}: {broken}", markup=False)
+    for each in report.advice:
+        console.print(f"Note: {each}", markup=False)
     if report.person is not None and report.person.problem is None:
         console.print(
             f"{100 * report.person.people_over:.3g} % of people have more rows than count; "

@@ -85,7 +85,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -248,8 +248,8 @@ class AdjustmentTable:
         gone = self.schema[self.treatment].missing and self.coin != "arm"
         possible = gone or self.outcome.column.missing
         return Strata(
-            measured=parts[..., :2],
-            covariance=covariance,
+            parts[..., :2],
+            covariance,
             rest=rest if possible else np.zeros(self.strata),
             rest_variance=np.maximum(rest, 0.0) * together + noise if possible else np.zeros(self.strata),
             spread=spread,
@@ -483,7 +483,7 @@ _TINY = 1e-300
 _NEXT_TO_NOTHING = 1e-12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Strata:
     """What was measured about two groups of rows in each stratum, with its variances.
 
@@ -499,6 +499,7 @@ class Strata:
 
     measured: Floats
     covariance: Floats
+    _: KW_ONLY
     rest: Floats
     rest_variance: Floats
     spread: Floats
@@ -564,8 +565,8 @@ class Strata:
 
 def _weighted(values: Floats, weights: Floats, axis: int, otherwise: float) -> Floats:
     """Return weighted means, and another number where all weights are zero."""
-    total = weights.sum(axis=axis)
-    found: Floats = np.where(total > 0, (values * weights).sum(axis=axis) / np.where(total > 0, total, 1.0), otherwise)
+    total = weights.sum(axis)
+    found: Floats = np.where(total > 0, (values * weights).sum(axis) / np.where(total > 0, total, 1.0), otherwise)
     return found
 
 
@@ -581,7 +582,7 @@ def contrast_value(strata: Strata, signs: Floats) -> float:
     return float(np.clip(shares @ (strata.means @ signs), least, most))
 
 
-def contrast_interval(strata: Strata, signs: Floats, *, critical: float) -> tuple[float, float]:
+def contrast_interval(strata: Strata, signs: Floats, critical: float) -> tuple[float, float]:
     """Return the ends of the interval of the contrast, within what means in [0, 1] allow.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 from escudo._files import listed
 from escudo._plot import Drawn
@@ -18,6 +18,7 @@ from escudo.causal import AncestralGraph, CausalGraph, plot_graph, show_marked
 from escudo.discovery._measurement import Levels, Residuals
 from escudo.discovery._pattern import Edge
 from escudo.errors import InputError
+from escudo.mechanisms import Purse
 from escudo.privacy import Guarantee, Plan
 
 _SHOWN, _DRAWN = 12, 60  # edges listed, and columns drawn, in a notebook
@@ -29,6 +30,27 @@ class Measured:
 
     levels: Levels
     residuals: Residuals
+
+
+class Told(TypedDict):
+    """What every answer says of how it was found, and what that cost."""
+
+    method: str
+    plan: Plan
+    guarantee: Guarantee
+    rows: int
+    notes: Sequence[str]
+
+
+def told_by(purse: Purse, method: str, rows: float, notes: Sequence[str]) -> Told:
+    """Return what an answer says that was paid from a purse; rows are as many as were measured, one at least."""
+    return {
+        "method": method,
+        "plan": purse.plan,
+        "guarantee": purse.guarantee,
+        "rows": max(round(rows), 1),
+        "notes": notes,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +89,13 @@ class _Answer(Drawn):
     @abstractmethod
     def told(self) -> tuple[tuple[str, str, str], ...]:
         """Each edge as it is shown, the surest first: what it is, how sure it is, and how sure of its marks."""
+
+    @abstractmethod
+    def _edge_texts(self) -> dict[Edge, str]:
+        """What a picture says beside each edge."""
+
+    def _draw(self, axes: Any) -> Any:
+        return plot_graph(self.graph, self._edge_texts(), title="Discovered graph", axes=axes)
 
     def _cost(self) -> dict[str, Any]:
         return {
@@ -188,10 +217,10 @@ class Discovery(_Answer):
         heads = ["from", "to", "directed", "confidence", "direction_confidence"]
         return listed([[edge[head] for head in heads] for edge in self.to_json()["edges"]], heads)
 
-    def _draw(self, axes: Any) -> Any:
+    def _edge_texts(self) -> dict[Edge, str]:
         notes = {pair: f"{self.confidence(*pair):.0%}" for pair in (*self.graph.edges, *self.graph.undirected_edges)}
         notes.update({pair: f"{notes[pair]}, direction {sure:.0%}" for pair, sure in self.direction_confidence.items()})
-        return plot_graph(self.graph, notes, title="Discovered graph", axes=axes)
+        return notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -273,6 +302,5 @@ class AncestralDiscovery(_Answer):
         rows = [(a, kind, b, self.confidence(a, b)) for a, kind, b in self.graph.edges]
         return listed(rows, ["first", "kind", "second", "confidence"])
 
-    def _draw(self, axes: Any) -> Any:
-        notes = {(a, b): f"{self.confidence(a, b):.0%}" for a, _, b in self.graph.edges}
-        return plot_graph(self.graph, notes, title="Discovered graph", axes=axes)
+    def _edge_texts(self) -> dict[Edge, str]:
+        return {(a, b): f"{self.confidence(a, b):.0%}" for a, _, b in self.graph.edges}

@@ -15,7 +15,7 @@ are open. The votes are ε-private for any set of edges chosen from what was rel
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, cast, overload
+from typing import Any, Literal, Protocol, TypedDict, Unpack, cast, overload
 
 from escudo._validate import one_of, probability
 from escudo.asking import linked, run, verb
@@ -30,33 +30,30 @@ from escudo.table import LinkedSchema, Numeric, PrivateTable, PrivateTables, Sch
 METHODS = ("auto", "exact", "two-stage", "joint", "gaussian")
 
 
+class _Options(TypedDict, total=False):
+    """What :func:`discover` takes beside the table, whichever graph is found."""
+
+    delta: float | None
+    knowledge: CausalGraph | None
+    method: str
+    directions: float
+    accept_large_delta: bool
+    seed: int | None
+
+
 @overload
 def discover(
     table: PrivateTable | PrivateTables,
     *,
     epsilon: float,
-    delta: float | None = None,
-    knowledge: CausalGraph | None = None,
-    method: str = "auto",
-    directions: float = 0.0,
     hidden_causes: Literal[False] = False,
-    accept_large_delta: bool = False,
-    seed: int | None = None,
+    **how: Unpack[_Options],
 ) -> Discovery: ...
 
 
 @overload
 def discover(
-    table: PrivateTable,
-    *,
-    epsilon: float,
-    delta: float | None = None,
-    knowledge: CausalGraph | None = None,
-    method: str = "auto",
-    directions: float = 0.0,
-    hidden_causes: Literal[True],
-    accept_large_delta: bool = False,
-    seed: int | None = None,
+    table: PrivateTable, *, epsilon: float, hidden_causes: Literal[True], **how: Unpack[_Options]
 ) -> AncestralDiscovery: ...
 
 
@@ -119,6 +116,7 @@ def discover(
     ((('a', 'c'), ('b', 'c')), True)
     """
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
+    asked: Any = GraphQuestion(knowledge, method, directions, hidden_causes)
     described: Schema | LinkedSchema = table.schema
     if isinstance(described, LinkedSchema):
         if directions:
@@ -132,13 +130,12 @@ def discover(
             )
         from escudo.discovery._linked_discovery import LinkedGraphQuestion
 
-        whole: Any = LinkedGraphQuestion(knowledge, method).prepare(described, table.neighbours, budget)
-        how: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
-        return cast(Discovery, run(whole, cast(PrivateTable, table), purpose=whole.purpose, **how))
-    asked = GraphQuestion(knowledge, method, directions, hidden_causes)
-    prepared = asked.prepare(described, table.neighbours, budget)
-    table = cast(PrivateTable, table)
-    return run(prepared, table, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
+        asked = LinkedGraphQuestion(knowledge, method)
+    prepared: Any = asked.prepare(described, table.neighbours, budget)
+    private = cast(PrivateTable, table)  # what is asked of one is asked of linked ones
+    found: Discovery | AncestralDiscovery
+    found = run(prepared, private, purpose=prepared.purpose, accept_large_delta=accept_large_delta, seed=seed)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from escudo.causal import AncestralGraph, CausalGraph, Marks
 from escudo.discovery import _hidden
-from escudo.discovery._answer import AncestralDiscovery, Discovery, Measured
+from escudo.discovery._answer import AncestralDiscovery, Discovery, Measured, told_by
 from escudo.discovery._evidence import Evidence, Weights, best_explanation, chance
 from escudo.discovery._hidden import MarkedResult
 from escudo.discovery._measurement import (
@@ -58,7 +58,7 @@ from escudo.discovery._pattern import (
     recurrence,
     settled,
 )
-from escudo.discovery._search import find_graph, graph_by
+from escudo.discovery._search import find_graph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, calibrate
@@ -117,23 +117,23 @@ def design_of(
             "columns in the schema."
         )
     return Design(
-        constraints=constraints,
-        method=("exact" if at_once else "two-stage") if method == "auto" else method,
-        neighbours=neighbours,
+        constraints,
+        neighbours,
+        ("exact" if at_once else "two-stage") if method == "auto" else method,
         shares=tuple(shares),
         numbers=tuple(numbers),
         merges=bool(merged),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Design:
     """What will be measured, before it is known how loudly.
 
     Attributes:
         constraints: What is known of the columns.
-        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
         neighbours: Between which tables it must not tell.
+        method: ``"exact"``, ``"two-stage"`` or ``"joint"``.
         shares: The part of ρ for each release: wide columns (if any), first, second (if any).
         numbers: The most numbers in each.
         merges: Whether the first release is for wide columns.
@@ -141,8 +141,9 @@ class Design:
     """
 
     constraints: Constraints
-    method: str
     neighbours: Neighbours
+    method: str
+    _: KW_ONLY
     shares: tuple[float, ...]
     numbers: tuple[int, ...]
     merges: bool
@@ -232,30 +233,22 @@ class PreparedDiscrete:
             generating_graph=_over(self.schema, dag(levels.names, found.dense)),
             edge_confidence=found.edge_confidence,
             direction_confidence=found.direction_confidence,
-            method=self.design.method,
-            plan=purse.plan,
-            guarantee=purse.guarantee,
-            rows=max(round(residuals.rows), 1),
             cannot_tell=found.cannot_tell,
-            notes=_notes(self.schema, levels, residuals),
             tables=Measured(levels=levels, residuals=residuals),
+            **told_by(purse, self.design.method, residuals.rows, _notes(self.schema, levels, residuals)),
         )
 
     def find_hidden(self, table: PrivateTable, purse: Purse) -> AncestralDiscovery:
         """Measure the same, and search on it for what holds also where causes are hidden."""
         levels, residuals = self.measure(table, purse)
         known = self.design.constraints.restricted(levels.names)
-        found, cannot_tell = search_hidden(residuals, known, self.schema.max_rows_per_person or 1)
+        found, worth = search_hidden(residuals, known, self.schema.max_rows_per_person or 1)
         return AncestralDiscovery(
             graph=AncestralGraph(nodes=self.schema.names, edges=found.graph.edges),
             edge_confidence=found.edge_confidence,
             mark_confidence=found.mark_confidence,
-            method=self.design.method,
-            plan=purse.plan,
-            guarantee=purse.guarantee,
-            rows=max(round(residuals.rows), 1),
-            cannot_tell=cannot_tell,
-            notes=_notes(self.schema, levels, residuals),
+            cannot_tell=_cannot_tell(found.graph, worth),
+            **told_by(purse, self.design.method, residuals.rows, _notes(self.schema, levels, residuals)),
         )
 
     def measure(self, table: PrivateTable, purse: Purse) -> tuple[Levels, Residuals]:
@@ -293,8 +286,10 @@ class PreparedDiscrete:
         for most in range(MOST_LEVELS, 3, -1):
             levels = Levels.of(self.schema, counts, most)
             scopes = _all_scopes(len(levels.names), (1, 2, 3) if self.second is None else (1, 2))
-            together = None if self.design.voice is None else 1
-            noise = scale * l2_sensitivity(levels.sizes, scopes, self.design.neighbours, together=together)[0]
+            noise = (
+                scale
+                * l2_sensitivity(levels.sizes, scopes, self.design.neighbours, voiced=self.design.voice is not None)[0]
+            )
             even = rows / most**3
             if rows * even / (even + noise**2 * (1 - 1 / most) ** 2) >= _WORTH_LEVELS:
                 return levels
@@ -384,12 +379,13 @@ _TRIES = 4  # searches without the edges that were not sure enough
 _OTHERS = (0.8, 1.0, 1.5, 2.0, 3.0)  # strictnesses that offer candidates to the joint choice
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The outcome of a search on released numbers."""
 
     graph: CausalGraph
     dense: Parents
+    _: KW_ONLY
     edge_confidence: Mapping[Edge, float]
     direction_confidence: Mapping[Edge, float]
     cannot_tell: str
@@ -416,22 +412,22 @@ def search(
     """
     weights, values = Weights(residuals), residuals.values
     forest = weights.rows_worth < LEAST_ROWS
-    best = partial(find_graph, weights, strictness=STRICTNESS, forest=forest)
-    parents = best(values, known, rounds=_ROUNDS)
+    usual = weights.of(values, STRICTNESS)
+    best = partial(find_graph, forest=forest)
+    parents = best(usual, known, rounds=_ROUNDS)
     heard: list[Parents] = []
-    dense = find_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS_AGAIN, explained=False, start=parents)
+    dense = find_graph(weights.of(values, DENSE), known, rounds=_ROUNDS_AGAIN, explained=False, start=parents)
     evidence = weights.several(_drawn_again(residuals, weights, dense, together), STRICTNESS)
 
     def again() -> CausalGraph:
-        found = graph_by(next(evidence), known, rounds=_ROUNDS_AGAIN, forest=forest, start=parents)
+        found = best(next(evidence), known, rounds=_ROUNDS_AGAIN, start=parents)
         heard.append(found)
         return pattern(names, found, known)
 
     seen = recurrence(again)
     if joint and not forest:
         looser = [
-            find_graph(weights, values, known, strictness=other, rounds=_ROUNDS_AGAIN, start=parents)
-            for other in _OTHERS
+            find_graph(weights.of(values, other), known, rounds=_ROUNDS_AGAIN, start=parents) for other in _OTHERS
         ]
         parents = best_explanation(residuals, weights, [parents, *looser, *heard])
     allowed = known
@@ -442,22 +438,21 @@ def search(
         if not doubtful:
             break
         allowed = _without(names, allowed, doubtful)
-        start = tuple(tuple(a for a in several if allowed.allowed[a, x]) for x, several in enumerate(parents))
-        parents = best(values, allowed, rounds=_ROUNDS_AGAIN, start=start)
+        parents = best(usual, allowed, rounds=_ROUNDS_AGAIN, start=_allowed_part(parents, allowed))
     else:
         graph, sure, ways = _sure_part(graph, sure, ways, doubtful)
     graph = settled(graph, seen)
     return SearchResult(
-        graph=graph,
-        dense=_dense_graph(weights, values, _with(names, known, graph), parents),
+        graph,
+        _dense_graph(weights.of(values, DENSE), _with(names, known, graph), parents),
         edge_confidence=sure,
         direction_confidence={arrow: ways[arrow] for arrow in graph.edges if arrow in ways},
-        cannot_tell=_cannot_tell(graph, weights.rows_worth, forest=forest),
+        cannot_tell=_cannot_tell(graph, weights.rows_worth),
     )
 
 
-def search_hidden(residuals: Residuals, known: Constraints, together: int = 1) -> tuple[MarkedResult, str]:
-    """Find what can be said where causes may be hidden, and why it is no more.
+def search_hidden(residuals: Residuals, known: Constraints, together: int = 1) -> tuple[MarkedResult, float]:
+    """Find what can be said where causes may be hidden, and how many rows that is worth.
 
     Args:
         residuals: What was measured.
@@ -467,23 +462,17 @@ def search_hidden(residuals: Residuals, known: Constraints, together: int = 1) -
     weights = Weights(residuals, given_two=True, softer=_hidden.SOFTER)
     values, model = residuals.values, Weights(residuals)
     forest = weights.rows_worth < LEAST_ROWS
-    dense = find_graph(model, values, known, strictness=DENSE, rounds=_ROUNDS_AGAIN, explained=False)
+    dense = find_graph(model.of(values, DENSE), known, rounds=_ROUNDS_AGAIN, explained=False)
     told = _hidden.Known.of(known)
 
     def marks(evidence: Evidence) -> Marks:
-        within = None
-        if forest:
-            parents = graph_by(evidence, known, rounds=_ROUNDS_AGAIN, forest=True)
-            within = np.zeros((len(parents), len(parents)), dtype=np.bool_)
-            for x, several in enumerate(parents):
-                within[x, list(several)] = within[list(several), x] = True
+        pairs = find_graph(evidence, known, rounds=_ROUNDS_AGAIN, forest=True) if forest else None
         dependence = _hidden.of_counts(evidence)
-        return _hidden.find_marks(weights.columns, dependence, told, most=2, within=within)
+        return _hidden.find_marks(weights.columns, dependence, told, most=2, within=pairs)
 
     found = marks(weights.of(values, _hidden.STRICTNESS))
     others = weights.several(_drawn_again(residuals, model, dense, together), _hidden.STRICTNESS)
-    result = _hidden.judged(known.names, found, map(marks, others), told)
-    return result, _cannot_tell(result.graph, weights.rows_worth, forest=forest)
+    return _hidden.judged(known.names, found, map(marks, others), told), weights.rows_worth
 
 
 def _drawn_again(residuals: Residuals, weights: Weights, dense: Parents, together: int) -> Floats:
@@ -494,16 +483,19 @@ def _drawn_again(residuals: Residuals, weights: Weights, dense: Parents, togethe
     return others
 
 
-def _dense_graph(weights: Weights, values: Floats, known: Constraints, start: Parents) -> Parents:
+def _dense_graph(evidence: Evidence, known: Constraints, start: Parents) -> Parents:
     """Return a graph to generate from: all that is reported, in its directions, and what else helps."""
-    held = tuple(tuple(a for a in several if known.allowed[a, x]) for x, several in enumerate(start))
-    return find_graph(weights, values, known, strictness=DENSE, rounds=_ROUNDS, explained=False, start=held)
+    return find_graph(evidence, known, rounds=_ROUNDS, explained=False, start=_allowed_part(start, known))
 
 
-def _cannot_tell(graph: CausalGraph | AncestralGraph, worth: float, *, forest: bool) -> str:
+def _allowed_part(parents: Parents, known: Constraints) -> Parents:
+    return tuple(tuple(a for a in several if known.allowed[a, x]) for x, several in enumerate(parents))
+
+
+def _cannot_tell(graph: CausalGraph | AncestralGraph, worth: float) -> str:
     if not graph.adjacencies:
         return "no dependence between two columns stands out from the noise; take more rows or a larger epsilon"
-    if forest:
+    if worth < LEAST_ROWS:
         return (
             f"after noise, tables of three columns are worth about {worth:.0f} rows, so that only the strongest pairs "
             "are shown and no directions; take more rows or a larger epsilon"

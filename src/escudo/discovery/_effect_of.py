@@ -404,8 +404,8 @@ class PreparedEffect:
             for place, label in enumerate(labels):
                 value, ends = self._estimate_contrast(strata.only([place]), np.array([1.0]), self._critical)
                 mean, low, high = (outcome.lower + outcome.span * each for each in (value, *ends))
-                rows = max(round(float(strata.rows[:, place].sum())), 0)
-                arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=rows))
+                rows = float(strata.rows[:, place].sum())
+                arms.append(Arm(level=label, mean=mean, interval=(low, high), rows=max(round(rows), 0)))
                 advance(1)
             for first, second in pairs:
                 contrasts.append(self._contrast(strata.only([first, second]), (arms[first], arms[second])))
@@ -478,7 +478,7 @@ class PreparedEffect:
     def _estimate_contrast(
         strata: Strata, signs: NDArray[np.float64], critical: float
     ) -> tuple[float, tuple[float, float]]:
-        low, high = contrast_interval(strata, signs, critical=critical)
+        low, high = contrast_interval(strata, signs, critical)
         return min(max(contrast_value(strata, signs), low), high), (low, high)
 
     def _overlap(self, strata: Strata) -> tuple[Stratum, ...]:

@@ -327,7 +327,7 @@ class Weights:
         found = np.full((*batch.shape, *many), self._residuals.rows / math.prod(batch.shape))
         for _ in range(_SWEEPS):
             for axis, side in enumerate(sides):
-                now = found.sum(axis=axis)
+                now = found.sum(axis)
                 ratio = np.divide(side, now, out=np.zeros_like(side), where=now > 0)
                 found *= np.expand_dims(ratio, axis)
         return found

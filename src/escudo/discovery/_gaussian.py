@@ -59,14 +59,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo.causal import AncestralGraph, CausalGraph, Marks
-from escudo.discovery._answer import AncestralDiscovery, Discovery
+from escudo.discovery._answer import AncestralDiscovery, Discovery, told_by
 from escudo.discovery._hidden import Known, find_marks, judged, of_correlations
 from escudo.discovery._measurement import release_event
 from escudo.discovery._pattern import (
@@ -176,9 +176,9 @@ def prepare(
         if third.rho > open_events[0].rho or fourth.rho > open_events[1].rho:
             raise AssertionError("the plan shows less than a release costs")
     return PreparedGaussian(
-        schema=schema,
-        constraints=constraints_of(schema, knowledge),
-        events=(first, second, third, fourth),
+        schema,
+        constraints_of(schema, knowledge),
+        (first, second, third, fourth),
         delta=budget.delta,
         rows=neighbours.stated_rows,
         instead=instead,
@@ -186,7 +186,7 @@ def prepare(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedGaussian:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -203,6 +203,7 @@ class PreparedGaussian:
     schema: Schema
     constraints: Constraints
     events: tuple[GaussianEvent, GaussianEvent, GaussianEvent, GaussianEvent]
+    _: KW_ONLY
     delta: float
     rows: int | None
     instead: Design | None = None
@@ -269,12 +270,8 @@ class PreparedGaussian:
             generating_graph=dag(names, dense),
             edge_confidence=sure,
             direction_confidence={arrow: ways[arrow] for arrow in graph.edges},
-            method="gaussian",
-            plan=purse.plan,
-            guarantee=purse.guarantee,
-            rows=max(round(moments.rows), 1),
             cannot_tell=_cannot_tell(graph, rows, few),
-            notes=self._notes(rows, bent),
+            **told_by(purse, "gaussian", moments.rows, self._notes(rows, bent)),
         )
 
     def find_hidden(self, table: PrivateTable, purse: Purse) -> AncestralDiscovery:
@@ -288,14 +285,11 @@ class PreparedGaussian:
         rows, few = measured.rows, measured.few
 
         def marks(of: Moments) -> Marks:
-            within = None
+            forest = None
             if few:
                 most = 0 if rows < _HARDLY_ANY else 1
                 forest = search_linear(LinearScore(of.correlation, rows, _STRICTNESS, self.constraints, most), 0)
-                within = np.zeros((len(names), len(names)), dtype=np.bool_)
-                for x, several in enumerate(forest):
-                    within[x, list(several)] = within[list(several), x] = True
-            return find_marks(len(names), of_correlations(of.correlation, rows), known, most=3, within=within)
+            return find_marks(len(names), of_correlations(of.correlation, rows), known, most=3, within=forest)
 
         rng = np.random.default_rng(0)  # of public noise on released numbers
         again = (marks(measured.moments.renoise(rng)) for _ in range(REPEATS))
@@ -304,12 +298,8 @@ class PreparedGaussian:
             graph=found.graph,
             edge_confidence=found.edge_confidence,
             mark_confidence=found.mark_confidence,
-            method="gaussian",
-            plan=purse.plan,
-            guarantee=purse.guarantee,
-            rows=max(round(measured.moments.rows), 1),
             cannot_tell=_cannot_tell(found.graph, rows, few),
-            notes=self._notes(rows, measured.bent),
+            **told_by(purse, "gaussian", measured.moments.rows, self._notes(rows, measured.bent)),
         )
 
     def _measure(self, table: PrivateTable, purse: Purse) -> _Looked | tuple[PreparedDiscrete, str]:
@@ -506,7 +496,7 @@ def measure_scales(
 
 
 def _released(exact: Integers, event: GaussianEvent, purse: Purse, purpose: str) -> Floats:
-    return np.asarray(purse.add(exact, event, purpose=purpose), dtype=np.float64)
+    return np.asarray(purse.add(exact, event, purpose), dtype=np.float64)
 
 
 def _in_bins(column: Numeric, counts: Floats) -> Floats:
@@ -544,7 +534,7 @@ def measure_moments(
     limit = squared_limit(d)
     exact = scales.second_moments(table, lambda rows: clipped_rows(turned_rows(rows, turn), limit), d + 1)
     sums = _released(exact, events[1], purses[1], "second moments") / STEPS**2
-    second, noise = _covariance(_symmetric(sums), rows, noise=events[1].scale / STEPS**2)
+    second, noise = _covariance(_symmetric(sums), rows, events[1].scale / STEPS**2)
     size = max(float(np.trace(second)) / d, noise)
     slope = _slope(d)
     white = np.eye(d) + (second / size - np.eye(d)) * slope
@@ -602,7 +592,7 @@ def _sums(table: PrivateTable, names: tuple[str, ...], add_up: Callable[[Iterato
     )
 
 
-def _covariance(sums: Floats, rows: float, *, noise: float) -> tuple[Floats, float]:
+def _covariance(sums: Floats, rows: float, noise: float) -> tuple[Floats, float]:
     """Return the covariance from sums of (½, x)(½, x)ᵀ, and the noise on its diagonal."""
     weight = max(float(sums[0, 0]) / _CONSTANT**2, rows / 4, 1.0)
     mean = sums[0, 1:] / _CONSTANT / weight
@@ -757,7 +747,7 @@ def curvature_of(sums: Floats, rows: float, *, noise: float) -> Curvature:
     var(u_i)`, and its covariance with u_j is :math:`cov(q_i, u_j) - b_i cov(u_i, u_j)`.
     """
     d = (len(sums) - 1) // 2
-    both, noise = _covariance(sums, rows, noise=noise)
+    both, noise = _covariance(sums, rows, noise)
     lines, squares = both[:d, :d], 2 * both[d:, :d]
     # Below a share of what a normal column has, a variance is mostly noise.
     spread = np.maximum(np.diag(lines), 0.25)

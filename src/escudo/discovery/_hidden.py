@@ -61,7 +61,7 @@ from escudo.causal import (
 )
 from escudo.discovery._evidence import Evidence
 from escudo.discovery._measurement import Floats
-from escudo.discovery._pattern import REPEATS, Constraints, Edge, calibrated
+from escudo.discovery._pattern import REPEATS, Constraints, Edge, Parents, calibrated
 from escudo.errors import InputError
 
 STRICTNESS, SOFTER = 0.8, 0.5
@@ -155,9 +155,7 @@ def check_knowledge(knowledge: CausalGraph | None) -> None:
         )
 
 
-def find_marks(
-    columns: int, dependence: Dependence, known: Known, *, most: int, within: NDArray[np.bool_] | None
-) -> Marks:
+def find_marks(columns: int, dependence: Dependence, known: Known, *, most: int, within: Parents | None) -> Marks:
     """Return the marks of the graph that the evidence supports.
 
     Args:
@@ -165,11 +163,12 @@ def find_marks(
         dependence: The evidence.
         known: What is known beforehand.
         most: The most columns that are given at once.
-        within: Which pairs may be adjacent, where three columns together say nothing: then all marks stay open.
+        within: Parents by which alone pairs may be adjacent, where three columns together say nothing: then all marks
+            stay open.
     """
     search = _Search(columns, dependence, known, most)
     if within is not None:
-        return marks_of((search.adjacent & within).tolist(), lambda a, c, b: None, known.marks)
+        return marks_of((search.adjacent & _adjacent(within)).tolist(), lambda a, c, b: None, known.marks)
     search.remove(search.next_to)
     colliders = marks_of(
         search.joined(), lambda a, c, b: None if search.separates(a, c, b) else search.separates(a, c, b)
@@ -177,6 +176,13 @@ def find_marks(
     around = [_possibly_separating(colliders, x) for x in range(columns)]
     search.remove(lambda x, y: sorted((around[x] | around[y]) - {x, y}))
     return marks_of(search.joined(), search.separates, known.marks)
+
+
+def _adjacent(parents: Parents) -> NDArray[np.bool_]:
+    found = np.zeros((len(parents), len(parents)), dtype=np.bool_)
+    for x, several in enumerate(parents):
+        found[x, list(several)] = found[list(several), x] = True
+    return found
 
 
 class _Search:

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.causal import CausalGraph, Knowledge
-from escudo.discovery._answer import Discovery
+from escudo.discovery._answer import Discovery, told_by
 from escudo.discovery._discrete import PreparedDiscrete, design_of
 from escudo.discovery._linked_effect import flat_columns
 from escudo.errors import InputError
@@ -190,8 +190,11 @@ class PreparedLinkedGraph:
     @property
     def plan(self) -> Plan:
         """The budget tree."""
-        children = [Plan(part.name, children=part.method.plan.children) for part in self.parts]
-        return Plan("discovery (linked tables)", children=children, delta=self.delta)
+        return Plan(
+            "discovery (linked tables)",
+            children=[Plan(part.name, children=part.method.plan.children) for part in self.parts],
+            delta=self.delta,
+        )
 
     @property
     def purpose(self) -> str:
@@ -239,18 +242,13 @@ class PreparedLinkedGraph:
             notes.append(f"What causes columns of {' and '.join(below)}, rows of rows, is not searched for; state it.")
         nodes = dict.fromkeys(name for arrow in dense for name in arrow)
         nodes |= dict.fromkeys(f"{self.schema.people}.{name}" for name in self.schema.person.names)
-        graph = CausalGraph(nodes=tuple(nodes), edges=tuple(edges))
         return Discovery(
-            graph=graph,
+            graph=CausalGraph(nodes=tuple(nodes), edges=tuple(edges)),
             generating_graph=CausalGraph(nodes=tuple(nodes), edges=tuple(dense)),
             edge_confidence=sure,
             direction_confidence=way,
-            method=found[-1].method,
-            plan=purse.plan,
-            guarantee=purse.guarantee,
-            rows=found[0].rows,
             cannot_tell="; ".join(dict.fromkeys(one.cannot_tell for one in found if one.cannot_tell)),
-            notes=notes,
+            **told_by(purse, found[-1].method, found[0].rows, notes),
         )
 
     def _kept(self, view: LinkedTable, arrow: Edge) -> bool:

@@ -200,11 +200,9 @@ def flat_columns(schema: LinkedSchema, view: LinkedTable, *, without: tuple[str,
 
 
 def _renamed(column: Column, name: str) -> Column:
-    return (
-        replace(column, name=name, derived=None, unit=None)
-        if isinstance(column, Numeric)
-        else replace(column, name=name)
-    )
+    if isinstance(column, Numeric):
+        column = replace(column, derived=None, unit=None)
+    return replace(column, name=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -224,7 +224,7 @@ def _least_symmetric_sum(sizes: Sequence[int], weights: Mapping[int, float]) -> 
     return float(np.min(sum(weight * sums[order] for order, weight in weights.items())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Residuals:
     """Noisy residuals: one vector, and where each scope's part starts in it.
 
@@ -239,6 +239,7 @@ class Residuals:
     sizes: tuple[int, ...]
     starts: Mapping[Scope, int]
     values: Floats
+    _: KW_ONLY
     scales: Mapping[Scope, float]
     rows: float
 
@@ -288,7 +289,7 @@ def l2_sensitivity(
     between: Neighbours | GaussianEvent,
     *,
     count_rows: bool = False,
-    together: int | None = None,
+    voiced: bool = False,
 ) -> tuple[float, float]:
     """Return the l2 sensitivity of residuals between some tables, each of weight 1, and the weight of the row count.
 
@@ -297,12 +298,13 @@ def l2_sensitivity(
         scopes: Which sets of columns are measured.
         between: Between which tables.
         count_rows: Whether the number of rows is measured too.
-        together: The most rows of one person, where it is not what ``between`` says: 1 where each has one voice.
+        voiced: Whether each person has one voice, whatever rows they have.
     """
     weights = dict.fromkeys(scopes, 1.0)
     rows = ROWS_SHARE * squared_sensitivity(sizes, weights, relation="add_remove") if count_rows else 0.0
     squared = squared_sensitivity(sizes, weights, relation=between.relation, rows_weight=rows)
-    return (together or between.max_rows_per_person or 1) * math.sqrt(squared) * (1 + 1e-12), rows
+    together = 1 if voiced else between.max_rows_per_person or 1
+    return together * math.sqrt(squared) * (1 + 1e-12), rows
 
 
 def release_event(scale: float, neighbours: Neighbours, *, numbers: int) -> GaussianEvent:
@@ -338,8 +340,8 @@ def measure(
     and levels are measured must not depend on the table except through what was released before.
     """
     counting = rows is None
-    together, step = (None, 1) if voice is None else (1, voice)
-    limit, rows_weight = l2_sensitivity(levels.sizes, scopes, event, count_rows=counting, together=together)
+    step = 1 if voice is None else voice
+    limit, rows_weight = l2_sensitivity(levels.sizes, scopes, event, count_rows=counting, voiced=voice is not None)
     parts: dict[Scope, Floats] = {}
     wanted = set(scopes)
     total = 0
@@ -359,9 +361,9 @@ def measure(
         values = values[:-1]
     ends = itertools.accumulate((parts[scope].size for scope in scopes), initial=0)
     return Residuals(
-        sizes=levels.sizes,
-        starts=dict(zip(scopes, ends, strict=False)),
-        values=values,
+        levels.sizes,
+        dict(zip(scopes, ends, strict=False)),
+        values,
         scales=dict.fromkeys(scopes, event.scale * limit),
         rows=rows,
     )

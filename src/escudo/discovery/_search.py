@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.discovery._evidence import Evidence, Weights
+from escudo.discovery._evidence import Evidence
 from escudo.discovery._measurement import Floats
 from escudo.discovery._pattern import Constraints, Parents
 
@@ -37,33 +37,6 @@ _SEED = 9  # of the perturbations; they are public
 
 
 def find_graph(
-    weights: Weights,
-    values: Floats,
-    constraints: Constraints,
-    *,
-    strictness: float,
-    rounds: int,
-    explained: bool = True,
-    forest: bool = False,
-    start: Parents | None = None,
-) -> Parents:
-    """Return the parents of each column in the best graph found.
-
-    Args:
-        weights: What makes evidence out of residuals.
-        values: The residuals.
-        constraints: What is known.
-        strictness: The weight of parameters.
-        rounds: Perturbations of the local search, where there are too many columns for an exact one.
-        explained: Whether to leave out edges that one other column explains.
-        forest: Whether to go by pairs alone.
-        start: Where the local search begins.
-    """
-    evidence = weights.of(values, strictness)
-    return graph_by(evidence, constraints, rounds=rounds, explained=explained, forest=forest, start=start)
-
-
-def graph_by(
     evidence: Evidence,
     constraints: Constraints,
     *,
@@ -72,7 +45,16 @@ def graph_by(
     forest: bool = False,
     start: Parents | None = None,
 ) -> Parents:
-    """Return the parents of each column in the best graph by some evidence; arguments as in :func:`find_graph`."""
+    """Return the parents of each column in the best graph found.
+
+    Args:
+        evidence: What was measured says.
+        constraints: What is known.
+        rounds: Perturbations of the local search, where there are too many columns for an exact one.
+        explained: Whether to leave out edges that one other column explains.
+        forest: Whether to go by pairs alone.
+        start: Where the local search begins.
+    """
     if forest:
         evidence = evidence.of_pairs()
     allowed = constraints.allowed.copy()

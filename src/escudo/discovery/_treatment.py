@@ -280,15 +280,21 @@ class TreatmentEffect:
         named = f"{self.confidence:g} confidence" + (", all together" if self.joint and of == "contrasts" else "")
         if of == "arms":
             rows: list[Row] = [(arm.level, arm.mean, arm.interval) for arm in self.arms]
-            title, up = f"{self.outcome} where {self.treatment} is set", f"{self.treatment} set to"
-            return intervals(axes, rows, title=title, across=f"{self.meaning}; intervals of {named}", up=up)
+            return intervals(
+                axes,
+                rows,
+                title=f"{self.outcome} where {self.treatment} is set",
+                across=f"{self.meaning}; intervals of {named}",
+                up=f"{self.treatment} set to",
+            )
         rows = [(f"{one.control} to {one.treated}", one.value, one.interval) for one in self.contrasts]
-        title, across = (
-            f"What {self.treatment} does to {self.outcome}",
-            f"change of {self.meaning}; intervals of {named}",
-        )
         return intervals(
-            axes, rows, title=title, across=across, up=f"{self.treatment} set from", lines={"no effect": 0.0}
+            axes,
+            rows,
+            title=f"What {self.treatment} does to {self.outcome}",
+            across=f"change of {self.meaning}; intervals of {named}",
+            up=f"{self.treatment} set from",
+            lines={"no effect": 0.0},
         )
 
     def to_json(self) -> dict[str, Any]:

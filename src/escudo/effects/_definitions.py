@@ -266,7 +266,7 @@ def _law_of_the_count(sem: SEM, points: tuple[str, ...]) -> Array:
         index = np.add.outer(np.arange(i + 1, dtype=np.intp), np.arange(2, dtype=np.intp))
         running.append(Lookup((f"ones {i}", name), f"ones {i + 1}", index, i + 2))
     parts = (*known.parts, *running)
-    asked = Contrast(parts=parts, inputs={}, choices={}, outputs=(f"ones {len(points)}",), sizes={}, laws=known.laws)
+    asked = Contrast(parts, {}, {}, outputs=(f"ones {len(points)}",), sizes={}, laws=known.laws)
     return np.asarray(np.exp(alternatives(asked).logs[0, 0]))
 
 
@@ -400,8 +400,11 @@ class Definitions(Mapping[Number, Definition]):
         return f"Definitions({', '.join(f'{k}: {show_epsilon(d.epsilon)}' for k, d in self._found.items())})"
 
     def _repr_html_(self) -> str:
-        rows = [(k, d.name, show_epsilon(d.epsilon), d.compares, d.populations) for k, d in self._found.items()]
-        return card("Definitions of privacy", head=("", "name", "ε", "compares", "populations"), rows=rows)
+        return card(
+            "Definitions of privacy",
+            head=("", "name", "ε", "compares", "populations"),
+            rows=((k, d.name, show_epsilon(d.epsilon), d.compares, d.populations) for k, d in self._found.items()),
+        )
 
     @property
     def implications(self) -> tuple[Implication, ...]:

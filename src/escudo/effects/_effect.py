@@ -211,7 +211,7 @@ def show_times(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g} times as likely (e^{show_epsilon(epsilon)})"
 
 
-def show_values(values: Mapping[str, Any], *, names: bool = True, most: int = 6) -> str:
+def show_values(values: Mapping[str, Any], most: int = 6, *, names: bool = True) -> str:
     """Return ``X = x, Y = y``, or the values alone, shortened when there are many."""
     shown = [f"{name} = {_value(value)}" if names else _value(value) for name, value in list(values.items())[:most]]
     more = len(values) - most
@@ -227,7 +227,7 @@ def show_where(values: Mapping[str, Any], *, most: int = 6) -> str:
     """Return ``X = x, Y = y``, or, of many, how many have which value."""
     counts = Counter(_value(value) for value in values.values())
     if len(values) <= most or len(counts) > 4:
-        return show_values(values, most=most)
+        return show_values(values, most)
     return " and ".join(f"{n} others are {value}" for value, n in counts.most_common())
 
 
@@ -298,7 +298,7 @@ def probabilities(name: str, values: Any, *, axis: int | None) -> Array:
         raise InputError(f"{name} must be a non-empty array of finite numbers; got shape {array.shape}.")
     if (array < 0).any():
         raise InputError(f"{name} has a negative entry ({array.min():g}); probabilities are at least 0.")
-    sums = np.asarray(array.sum(axis=axis))
+    sums = np.asarray(array.sum(axis))
     worst = np.unravel_index(int(np.abs(sums - 1).argmax()), sums.shape)
     if abs(sums[worst] - 1) > _SUM_TOLERANCE:
         where = f" in row {tuple(int(i) for i in worst)}" if sums.ndim else ""

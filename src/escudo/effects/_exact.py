@@ -149,7 +149,7 @@ def direct(sem: SEM, of: Names, on: Names, *, holding: Names, population: Any = 
     held = names_of(sem, "holding", holding)
     if clash := set(held) & set(names_of(sem, "of", of)):
         raise InputError(f"holding must not name a variable whose effect is asked: {', '.join(sorted(clash))}.")
-    return _intervene(sem, of, on, population, "direct effect", Route(held=held))
+    return _intervene(sem, of, on, population, "direct effect", Route(held))
 
 
 def path(
@@ -356,8 +356,11 @@ class Survey:
         return {"outputs": list(self.outputs), "effects": rows, "together": pairs}
 
     def _repr_html_(self) -> str:
-        rows = [(show_names(r.names), show_epsilon(r.effect.epsilon), r.by_what, r.effect.known) for r in self.rows]
-        return card(f"Effects on {show_names(self.outputs)}", head=("changed", "ε", "by what", "known"), rows=rows)
+        return card(
+            f"Effects on {show_names(self.outputs)}",
+            head=("changed", "ε", "by what", "known"),
+            rows=((show_names(r.names), show_epsilon(r.effect.epsilon), r.by_what, r.effect.known) for r in self.rows),
+        )
 
 
 def survey(

@@ -330,7 +330,7 @@ def _replace_point(known: Mechanism, logs: Array, point: str, value: Any) -> Arr
     """Return ``logs`` with the data point replaced by ``value`` in every database."""
     axis = _position("without", known.points, point)
     at = _position(f"the value of {point}", known.values[axis], value)
-    return np.asarray(np.broadcast_to(np.take(logs, [at], axis=axis), logs.shape))
+    return np.asarray(np.broadcast_to(np.take(logs, [at], axis), logs.shape))
 
 
 def _believe(prior: Array, likelihood: Array) -> Array | None:

@@ -26,7 +26,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import numpy as np
@@ -53,7 +53,7 @@ _SAME = 1e-12  # log probabilities this close come from the same sum in another 
 # ---- what is compared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """Which way a change may take from the variables set to those observed.
 
@@ -68,7 +68,7 @@ class Route:
     baseline: Baseline = "natural"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Contrast:
     """Tables and the roles of their axes.
 
@@ -84,6 +84,7 @@ class Contrast:
     parts: tuple[Part, ...]
     inputs: Mapping[str, str]
     choices: Mapping[str, str]
+    _: KW_ONLY
     outputs: tuple[str, ...]
     sizes: Mapping[str, int]
     laws: tuple[Factor, ...]
@@ -126,9 +127,9 @@ def contrast_of(
         if name in relevant and name not in severed:
             parts += sem.equation(name).reading(renames.get(name, {}))
     return Contrast(
-        parts=tuple(parts),
-        inputs=inputs,
-        choices=choices,
+        tuple(parts),
+        inputs,
+        choices,
         outputs=on,
         sizes={axis: len(sem.range(name)) for axis, name in {**inputs, **choices}.items()},
         laws=laws,
@@ -169,12 +170,13 @@ def _children(sem: SEM, of: tuple[str, ...], through: tuple[str, ...]) -> tuple[
 # ---- the answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Largest:
     """A largest log ratio and where it is: positions of the outputs, of both input settings, and of the choices."""
 
     epsilon: float
     outputs: tuple[int, ...]
+    _: KW_ONLY
     first: dict[str, int]
     second: dict[str, int]
     choices: dict[str, int]
@@ -192,8 +194,8 @@ def largest_effect(contrast: Contrast) -> Largest:
     else:
         settings = [dict(zip(contrast.inputs, map(int, row), strict=True)) for row in found.worlds.settings]
     return Largest(
-        epsilon=epsilon,
-        outputs=tuple(int(i) for i in np.unravel_index(y, found.shape)),
+        epsilon,
+        tuple(int(i) for i in np.unravel_index(y, found.shape)),
         first=settings[first],
         second=settings[second],
         choices={axis: positions.get(axis, 0) for axis in contrast.choices},
@@ -201,13 +203,14 @@ def largest_effect(contrast: Contrast) -> Largest:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Alternatives:
     """The laws of the outputs, for every alternative and every world: logarithms of shape (alternatives, worlds, y)."""
 
     logs: Array
     shape: tuple[int, ...]
     worlds: Worlds
+    _: KW_ONLY
     axes: tuple[tuple[Origin, int], ...]
 
     def positions(self, alternative: int) -> dict[str, int]:
@@ -236,9 +239,9 @@ def alternatives(contrast: Contrast) -> Alternatives:
     choices = len(table.names) - 1 - len(contrast.outputs)
     shape = table.array.shape[choices + 1 :]
     return Alternatives(
-        logs=table.log.reshape(-1, worlds.count, math.prod(shape)),
-        shape=shape,
-        worlds=worlds,
+        table.log.reshape(-1, worlds.count, math.prod(shape)),
+        shape,
+        worlds,
         axes=tuple((origins[name], table.array.shape[i]) for i, name in enumerate(table.names[:choices])),
     )
 

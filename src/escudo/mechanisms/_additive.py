@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import one_of, positive
 from escudo.errors import InputError
-from escudo.mechanisms._noise import Integers, Seed, Statistic, laplace_tail, read_statistic, unknown
+from escudo.mechanisms._noise import Integers, Seed, Statistic, Wanted, laplace_tail, read_statistic, unknown
 from escudo.mechanisms._purse import Noisy, Purse, Release, ReleaseOptions, opened
 from escudo.privacy import Account, GaussianEvent, LaplaceEvent, NeighbourOptions, parse_relation
 
@@ -126,7 +126,7 @@ def _laplace(
     terms: NeighbourOptions,
 ) -> LaplaceEvent:
     delta, (ratio, scale) = positive("sensitivity", sensitivity), _one_of_two("epsilon", epsilon, scale)
-    noise = statistic.noise(delta, "l1", ratio=ratio, scale=scale, grid=grid)
+    noise = statistic.noise(delta, "l1", Wanted(ratio, scale, grid))
     return LaplaceEvent(
         l1_sensitivity=noise.moved * noise.step,
         scale=noise.scale * noise.step,  # exact, like all products and quotients with the grid: it is a power of two
@@ -233,7 +233,7 @@ def _gaussian(
     if changed_cells is not None and not statistic.exact:
         raise InputError("changed_cells describes tables of counts; pass integers, or leave it out.")
     ratio = None if cost is None else math.sqrt(2 * cost)
-    noise = statistic.noise(delta, "l2", ratio=ratio, scale=scale, grid=grid, name="l2_sensitivity")
+    noise = statistic.noise(delta, "l2", Wanted(ratio, scale, grid), name="l2_sensitivity")
     moved, scaled = noise.moved * noise.step, noise.scale * noise.step
     return GaussianEvent(l2_sensitivity=moved, scale=scaled, grid=noise.step, changed_cells=changed_cells, **terms)
 

@@ -310,7 +310,21 @@ class Noise(NamedTuple):
     scale: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted(NamedTuple):
+    """What noise is asked for, by one of two numbers.
+
+    Attributes:
+        ratio: What the sensitivity after rounding may be of the noise's scale, such as ε; None where that is given.
+        scale: The noise's scale, in the statistic's units.
+        grid: A wish for the grid, or None.
+    """
+
+    ratio: float | None
+    scale: float | None = None
+    grid: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Statistic:
     """The numbers to be released, still private: finite, not empty, int64 or float64."""
 
@@ -348,29 +362,19 @@ class Statistic:
             return math.ceil(distance) + 1.0
         return rounded_up(distance + 2 * math.sqrt(self.size))
 
-    def noise(
-        self,
-        sensitivity: float,
-        norm: Norm,
-        *,
-        ratio: float | None,
-        scale: float | None = None,
-        grid: float | None = None,
-        name: str = "sensitivity",
-    ) -> Noise:
+    def noise(self, sensitivity: float, norm: Norm, wanted: Wanted, *, name: str = "sensitivity") -> Noise:
         """Return the noise for a statistic that moves by so much, from its size and type and public numbers alone.
 
         Args:
             sensitivity: Most that it moves before rounding, in its own units; checked to be positive.
             norm: In which norm.
-            ratio: What the sensitivity after rounding may be of the noise's scale, such as ε; None where that is given.
-            scale: The noise's scale, in the statistic's units.
-            grid: A wish for the grid, or None.
+            wanted: How loud it is to be, and on which grid.
             name: What the sensitivity is called in messages.
 
         Raises:
             InputError: If the grid cannot be had, or noise or sensitivity leave the safe range on it.
         """
+        ratio, scale, grid = wanted
         heading = sensitivity / ratio if scale is None and ratio is not None else scale
         assert heading is not None, "one of the two is given"
         step = default_grid(self, sensitivity, heading, norm, grid)
@@ -398,9 +402,9 @@ def read_statistic(name: str, values: ArrayLike) -> Statistic:
     if array.size == 0:
         raise InputError(f"{name} is empty: there is nothing to release.")
     if array.dtype.kind == "u":
-        return Statistic(numbers=np.minimum(array, np.uint64(_CLAMP)).astype(np.int64))
+        return Statistic(np.minimum(array, np.uint64(_CLAMP)).astype(np.int64))
     if array.dtype.kind == "i":
-        return Statistic(numbers=array.astype(np.int64))
+        return Statistic(array.astype(np.int64))
     if array.dtype.kind != "f":
         raise InputError(f"{name} must be an array of integers or floats; got dtype {array.dtype}.")
     numbers = array.astype(np.float64)
@@ -408,13 +412,13 @@ def read_statistic(name: str, values: ArrayLike) -> Statistic:
         raise InputError(
             f"{name} holds NaN or an infinity; bound the statistic first: clip its inputs, guard empty sums."
         )
-    return Statistic(numbers=numbers)
+    return Statistic(numbers)
 
 
 def unknown(size: int, integers: bool) -> Statistic:
     """Return a statistic of so many numbers of which nothing but their type is known, for plans."""
     none: NDArray[Any] = np.zeros((), np.int64 if integers else np.float64)
-    return Statistic(numbers=np.broadcast_to(none, positive_integer("size", size)))
+    return Statistic(np.broadcast_to(none, positive_integer("size", size)))
 
 
 def default_grid(statistic: Statistic, sensitivity: float, scale: float, norm: Norm, grid: float | None) -> float:

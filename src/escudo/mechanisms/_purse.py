@@ -19,6 +19,7 @@ from escudo.mechanisms._noise import (
     Seed,
     SeededNoise,
     Statistic,
+    Wanted,
     check_steps,
     noise_source,
     read_statistic,
@@ -288,5 +289,5 @@ def select_scale(
     if statistic.numbers.ndim != 1:
         raise InputError(f"utilities must be one-dimensional; got {statistic.numbers.ndim} dimensions.")
     delta = positive("sensitivity", sensitivity)
-    noise = statistic.noise(delta, "linf", ratio=epsilon / 2, grid=grid)
+    noise = statistic.noise(delta, "linf", Wanted(epsilon / 2, None, grid))
     return statistic.steps(noise.step), noise.scale

@@ -166,8 +166,8 @@ def quantiles(
     """
     purse, stated = opened(terms, "quantiles", bound_of_account=False)
     event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **stated)
-    chosen = choose_quantiles(values, probabilities, event, purse, lower=lower, upper=upper, cells=cells)
-    return purse.release(chosen, event)
+    column = _cells(lower, upper, cells)
+    return purse.release(column.decode(choose_cells(_counted(column, values), probabilities, event, purse)), event)
 
 
 def choose_quantiles(
@@ -182,9 +182,19 @@ def choose_quantiles(
     purpose: str = "",
 ) -> NDArray[np.float64]:
     """Return the numbers of :func:`quantiles`, paid by a purse; the event is :func:`quantile_event` of as many."""
-    column = Numeric("values", finite("lower", lower), finite("upper", upper), cells, missing=True)
-    counts = np.bincount(column.encode(values), minlength=column.size)
-    return column.decode(choose_cells(counts[: column.bins], probabilities, event, purse, purpose=purpose))
+    column = _cells(lower, upper, cells)
+    return column.decode(choose_cells(_counted(column, values), probabilities, event, purse, purpose=purpose))
+
+
+def _cells(lower: float, upper: float, cells: int) -> Numeric:
+    """Return the public range as a column of equal cells."""
+    return Numeric("values", finite("lower", lower), finite("upper", upper), cells, missing=True)
+
+
+def _counted(column: Numeric, values: ArrayLike) -> Integers:
+    """Return how many values lie in each cell; private. Missing ones are left out."""
+    counts: Integers = np.bincount(column.encode(values), minlength=column.size)[: column.bins]
+    return counts
 
 
 def quantile_cells(

@@ -27,14 +27,22 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, Unpack
+from typing import NamedTuple, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from escudo._validate import finite, positive, probability, whole
 from escudo.errors import InputError
-from escudo.mechanisms._noise import Integers, NoiseSource, check_steps, laplace_cutoff, read_statistic, rounded_up
+from escudo.mechanisms._noise import (
+    Integers,
+    NoiseSource,
+    Wanted,
+    check_steps,
+    laplace_cutoff,
+    read_statistic,
+    rounded_up,
+)
 from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened
 from escudo.privacy import ApproximateEvent, Relation, parse_relation
 
@@ -68,11 +76,29 @@ def read_log_iqr(values: ArrayLike, *, lower: float, upper: float, width: float)
     Raises:
         InputError: If the column is empty or not made of numbers, or an argument is out of range.
     """
-    low, high = finite("lower", lower), finite("upper", upper)
-    if not low < high or not math.isfinite(high - low):
-        raise InputError("lower must be below upper, by a finite amount.")
-    if not 1e-3 <= finite("width", width) <= 10:
-        raise InputError(f"width must lie between 0.001 and 10; got {width!r}.")
+    return _read(values, _Bins.checked(lower, upper, width))
+
+
+class _Bins(NamedTuple):
+    """A public range, and the width of the bins on the natural log scale in which ranges within it are put."""
+
+    low: float
+    high: float
+    width: float
+
+    @classmethod
+    def checked(cls, lower: float, upper: float, width: float) -> _Bins:
+        low, high = finite("lower", lower), finite("upper", upper)
+        if not low < high or not math.isfinite(high - low):
+            raise InputError("lower must be below upper, by a finite amount.")
+        if not 1e-3 <= finite("width", width) <= 10:
+            raise InputError(f"width must lie between 0.001 and 10; got {width!r}.")
+        return cls(low, high, width)
+
+
+def _read(values: ArrayLike, bins: _Bins) -> LogIqr:
+    """Return :func:`read_log_iqr` of a column, in bins that are known to be right."""
+    low, high, width = bins
     array = np.asarray(values)
     if array.ndim != 1 or not array.size or array.dtype.kind not in "iuf":
         raise InputError("each column must be a one-dimensional array of numbers with at least one record.")
@@ -212,7 +238,7 @@ def release_if_stable(
         raise InputError(f"release_share must lie strictly between 0 and 1; got {share!r}.")
     statistic = read_statistic("value", 0.0 if value is None else float(value))
     moved = positive("sensitivity", sensitivity)
-    step, _, release_scale = statistic.noise(moved, "l1", ratio=share * event.epsilon, grid=grid)
+    step, _, release_scale = statistic.noise(moved, "l1", Wanted(share * event.epsilon, None, grid))
     test_scale = check_steps("the noise scale", rounded_up(tests.size / ((1 - share) * event.epsilon)))
     least = 1 + laplace_cutoff(event.delta / tests.size, test_scale)
 
@@ -286,7 +312,8 @@ def log_iqr(
         raise InputError(
             f"weights must be one factor per column, not all 0; got {len(factors)} for {len(columns)} columns."
         )
-    found = [read_log_iqr(column, lower=lower, upper=upper, width=width) for column in columns]
+    bins = _Bins.checked(lower, upper, width)
+    found = [_read(column, bins) for column in columns]
     if len({part.records for part in found}) > 1:
         raise InputError("columns must all have the same number of records: they describe the same ones.")
     moved = positive("width", width) * math.fsum(map(abs, factors))

@@ -41,7 +41,7 @@ _SCHEMA = Schema.from_dict({"x": _BOUNDS, "y": _BOUNDS})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningCurves:
-    """How often each method names the right direction of a simulated pair.
+    """How often each method's margin points the right way on a simulated pair, whether or not it makes a verdict.
 
     Attributes:
         rows: The number of rows it was computed for.

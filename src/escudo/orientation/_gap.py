@@ -53,7 +53,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +121,6 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
     count = public_count("gap", neighbours)
     chosen = check_options("gap", asked.options, {"train": None, "abstain": ABSTAIN, "shuffle": 0, "width": WIDTH})
     named = one_of("score", SCORES[0] if asked.score == "committee" else asked.score, SCORES)
-    width = check_width(chosen["width"])
     if chosen["train"] is not None:
         covers = f"Covers all {count:,} private rows; the regressions come from records stated to be public."
     else:
@@ -131,17 +130,17 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
             "nobody is in both."
         )
     return GapPrepared(
-        schema=schema,
-        wording=Wording(asked, named, positive("abstain", chosen["abstain"], allow_zero=True), (covers,)),
-        epsilon=budget.epsilon,
+        schema,
+        Wording(asked, named, positive("abstain", chosen["abstain"], allow_zero=True), (covers,)),
+        budget.epsilon,
         rows=count,
         train=None if chosen["train"] is None else public_pair(schema, asked, "train"),
         shuffle=whole("shuffle", chosen["shuffle"]),
-        width=width,
+        width=check_width(chosen["width"]),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class GapPrepared:
     """The gap method with everything chosen from public facts; see the module's docstring.
 
@@ -158,6 +157,7 @@ class GapPrepared:
     schema: Schema
     wording: Wording
     epsilon: float
+    _: KW_ONLY
     rows: int
     train: Pair | None
     shuffle: int
@@ -230,9 +230,8 @@ class GapPrepared:
             return self._by_quartiles(test, f, g, paid)
         law = self._gap_event(len(test.x))
         margin = float(paid.add(gap_of(asked.score, test, f, g, width=self.width), law))
-        return asked.answer(
+        released = Margin(
             margin,
-            purse,
             noise_scale=law.scale,
             certainty=certainty(margin, law.scale, largest=LARGEST_GAP[asked.score]),
             scores={"gap": margin},
@@ -241,6 +240,7 @@ class GapPrepared:
                 f"cause ({asked.score} of {asked.y}->{asked.x} minus that of {asked.x}->{asked.y}), with noise"
             ),
         )
+        return asked.answer(released, purse)
 
     def _by_quartiles(self, test: Pair, f: Regression, g: Regression, purse: Purse) -> Direction:
         asked = self.wording
@@ -260,9 +260,8 @@ class GapPrepared:
         # A quartile errs by about 16/ε ranks; at a normal density of 0.43/IQR per rank that is this part of the IQR.
         each = 16 / self.epsilon / (0.43 * len(test.x))
         spread = math.sqrt(8) * each
-        return asked.answer(
+        released = Margin(
             margin,
-            purse,
             noise_scale=spread,
             certainty=0.5 * (1 + math.erf(abs(margin) / (2 * spread))),
             scores={**logs, "gap": margin},
@@ -272,6 +271,7 @@ class GapPrepared:
             ),
             notes=("How sure the sign is supposes bell-shaped columns: quartiles have no closed form.",),
         )
+        return asked.answer(released, purse)
 
 
 # ---- scores and regressions
@@ -331,6 +331,27 @@ UNMEASURED = (
 
 
 @dataclass(frozen=True, slots=True)
+class Margin:
+    """A released margin, and what is known of it.
+
+    Attributes:
+        value: Above 0 for x->y.
+        noise_scale: Of the noise in it.
+        certainty: How sure its sign is.
+        scores: The released numbers that it was made of.
+        scores_mean: What they mean.
+        notes: What people should know about it.
+    """
+
+    value: float
+    noise_scale: float
+    certainty: float
+    scores: Mapping[str, float]
+    scores_mean: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Wording:
     """How a released margin becomes an answer: all that is known of it before a row is read.
 
@@ -362,33 +383,21 @@ class Wording:
         check_rows(rows, pairs.rows)
         return pair_of(pairs)
 
-    def answer(
-        self,
-        margin: float,
-        purse: Purse,
-        *,
-        noise_scale: float,
-        certainty: float,
-        scores: Mapping[str, float],
-        scores_mean: str,
-        notes: tuple[str, ...] = (),
-    ) -> Direction:
-        """Return the answer for a released margin: above 0 for x->y."""
-        threshold = self.abstain * noise_scale
-        verdict = arrow(self.x, self.y) if margin > 0 else arrow(self.y, self.x)
-        if abs(margin) <= threshold:
+    def answer(self, margin: Margin, purse: Purse) -> Direction:
+        """Return the answer for a released margin."""
+        threshold, note = self.abstain * margin.noise_scale, UNMEASURED
+        verdict = arrow(self.x, self.y) if margin.value > 0 else arrow(self.y, self.x)
+        if abs(margin.value) <= threshold:
             verdict = CANNOT_TELL
-            notes += (f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell.",)
-        else:
-            notes += (UNMEASURED,)
+            note = f"The margin is inside the noise (±{threshold:.2g}): a larger ε or more rows could tell."
         return replace(
-            self.no_answer(purse, *notes),
+            self.no_answer(purse, *margin.notes, note),
             verdict=verdict,
-            margin=margin,
-            stability=certainty,
-            scores=scores,
-            scores_mean=scores_mean,
-            noise_scale=noise_scale,
+            margin=margin.value,
+            stability=margin.certainty,
+            scores=margin.scores,
+            scores_mean=margin.scores_mean,
+            noise_scale=margin.noise_scale,
             threshold=threshold,
         )
 

@@ -49,7 +49,7 @@ Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -58,7 +58,7 @@ from escudo._validate import one_of, positive, whole
 from escudo.errors import InputError, RefusedError
 from escudo.mechanisms import Purse, laplace_event, release_if_stable
 from escudo.orientation._direction import Direction, DirectionQuestion, check_options
-from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Wording, certainty, check_width, public_count
+from escudo.orientation._gap import ABSTAIN, LARGEST_GAP, WIDTH, Margin, Wording, certainty, check_width, public_count
 from escudo.orientation._regression import (
     Floats,
     Pair,
@@ -136,9 +136,9 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
         raise InputError("constants='paper' holds for a regularisation of at most 1.")
     notes = _notes(role, named, constants, count)
     prepared = PaperPrepared(
-        schema=schema,
-        wording=Wording(asked, named, positive("abstain", chosen["abstain"], allow_zero=True), notes),
-        budget=budget,
+        schema,
+        Wording(asked, named, positive("abstain", chosen["abstain"], allow_zero=True), notes),
+        budget,
         rows=count,
         role=role,
         public=public,
@@ -186,7 +186,7 @@ def _notes(role: Role, score: str, constants: Constants, rows: int) -> tuple[str
     return covers, claim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class PaperPrepared:
     """The paper's method with everything chosen from public facts; the module says what it promises.
 
@@ -206,6 +206,7 @@ class PaperPrepared:
     schema: Schema
     wording: Wording
     budget: Budget
+    _: KW_ONLY
     rows: int
     role: Role
     public: Pair | None
@@ -345,14 +346,14 @@ class PaperPrepared:
     def _answer(self, forward: float, backward: float, scale: float, noises: int, purse: Purse) -> Direction:
         asked = self.wording
         margin = backward - forward
-        return asked.answer(
+        released = Margin(
             margin,
-            purse,
             noise_scale=scale * math.sqrt(noises),  # of one Laplace variable with as large a variance
             certainty=certainty(margin, scale, noises, largest=LARGEST_GAP.get(asked.score, math.inf)),
             scores={f"{asked.x}->{asked.y}": forward, f"{asked.y}->{asked.x}": backward},
             scores_mean=f"{asked.score} of each direction, with noise: lower is more likely the right one",
         )
+        return asked.answer(released, purse)
 
 
 # ---- Algorithm 1

@@ -490,7 +490,7 @@ def _committee(names: Sequence[str]) -> Preference:
     return prefer
 
 
-LEAST_ODDS = 0.5
+LEAST_ODDS = 0.8
 """The default votes only where the combiner's log-odds are at least this large."""
 
 

@@ -26,14 +26,16 @@ the others: a query that sorts by a column breaks this, a file in the order in w
 
 *By value* (person unit, or ``add_remove``). A public hash of the person id (of the row's own values, for the row unit)
 names the block. Adding or removing one changes one block; replacing one may change two, the one it leaves and the one
-it enters. Which records of a block have a seat, and in which order, follows from another public hash and from their
-values, never from the order in which an engine hands them over: that may change with somebody else's rows.
+it enters. Which records of a block have a seat, and in which order, follows from another public hash of the person id
+and the values, never from the order in which an engine hands them over: that may change with somebody else's rows.
 
 **How many.** At ε the noise on the sum of votes has scale 2/ε: about 20/ε blocks that mostly agree stand out of it, and
 fewer than 20 are made only where rows are few. A block needs records to see a direction, at least ``SMALLEST`` of them,
 and more than ``LARGEST`` would not make verdicts truer: with enough records every block agrees on some direction, also
-where both columns have a common cause. A large table gives more blocks instead, up to ``MOST_ROWS`` rows in all, which
-are drawn from the whole table by position.
+where both columns have a common cause. So what a block can see does not grow with the table, and neither does the share
+of common causes that get a verdict: a large table gives more blocks instead, up to ``MOST_ROWS`` rows in all, which are
+drawn from the whole table by position. By value a block that more records fall into than it has seats for leaves the
+others out.
 
 **What a noisy sum is worth**, and what would be needed, follows from public numbers alone. The k blocks' own margin V
 (votes for x->y minus votes for y->x) is somewhere in {-k, ..., k}; released is v = V + Z with noise such as discrete
@@ -50,8 +52,9 @@ is how sure the sign of v is. A huge v does not help: V is at most k, and where 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -75,7 +78,7 @@ from escudo.orientation._direction import (
 )
 from escudo.orientation._procedures import PROCEDURES, Procedure, procedure_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, LaplaceEvent, Neighbours, Passes, Plan, calibrate
-from escudo.table import PrivateTable, Schema
+from escudo.table import Placed, PrivateTable, Schema
 
 VOTE_OPTIONS: Mapping[str, Any] = {"abstain": None, "blocks": None, "shuffle": 0}
 
@@ -117,7 +120,8 @@ class PreparedVotes:
     def plan(self) -> Plan:
         """The budget tree; free where no margin could make a verdict."""
         seating = self.poll.seating
-        bought = f"{seating.blocks} blocks of about {seating.size} records, {self.poll.procedure.name}"
+        held = "about" if seating.assigned_by == "position" else "at most"
+        bought = f"{seating.blocks} blocks of {held} {seating.size} records, {self.poll.procedure.name}"
         return self.poll.plan("direction", "sum of votes", bought, "verdict")
 
     @property
@@ -168,10 +172,14 @@ class Poll:
         if self.hopeless:
             return [None] * len(pairs)
         names = tuple(dict.fromkeys(name for pair in pairs for name in pair))
-        records = self.seating.gather(batches_of(table, names), len(names))
-        place = {name: number for number, name in enumerate(names)}
-        exact = [int(cast(self.procedure.prefer, records[:, :, [place[x], place[y]]]).sum()) for x, y in pairs]
-        noisy = purse.add(np.array(exact), self.event, purpose=purpose)
+        places = tuple((names.index(x), names.index(y)) for x, y in pairs)
+        voting = Voting(self.seating, self.procedure, places, people=table.unit == "person")
+        if table.groups_on_workers:
+            _, votes = table.groups(voting, names, encode="shares")
+        else:
+            votes = voting.votes(self.seating.gather(batches_of(table, names), len(names)))
+        exact = votes.reshape(-1, len(pairs)).sum(axis=0)
+        noisy = purse.add(exact, self.event, purpose)
         return [float(margin) for margin in np.asarray(noisy, dtype=np.float64)]
 
     def promise(self, purse: Purse) -> Guarantee:
@@ -213,7 +221,7 @@ class Poll:
                 arrow(x, y): float(np.clip((blocks + margin) / 2, 0, blocks)),
                 arrow(y, x): float(np.clip((blocks - margin) / 2, 0, blocks)),
             },
-            scores_mean="blocks that prefer this direction, estimated from the noisy margin; more is better",
+            scores_mean="blocks that prefer this direction if none abstained, from the noisy margin; more is better",
             noise_scale=scale,
             threshold=self.threshold,
             notes=tuple(notes),
@@ -272,8 +280,8 @@ Indices = NDArray[np.int64]
 FEWEST = 20
 """Blocks, wherever there are rows for them."""
 
-LARGEST = 192
-"""Records in a block, about, at most: what shows only in larger blocks may as well come from a common cause."""
+LARGEST = 96
+"""Records in a block, at most: what shows only in larger blocks may as well come from a common cause."""
 
 MOST_ROWS = 2**22
 """Rows that take part, at most."""
@@ -281,7 +289,7 @@ MOST_ROWS = 2**22
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd multipliers of a 64-bit mixing function
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Seating:
     """Blocks of records: how many, how large, and by which public rule.
 
@@ -296,10 +304,39 @@ class Seating:
 
     blocks: int
     size: int
+    _: KW_ONLY
     rows: int | None
     assigned_by: Literal["position", "value"]
     shuffle: int
     sensitivity: int
+
+    def placed(self, batches: Iterable[tuple[Floats, Indices, int]], *, people: bool) -> Iterator[Placed]:
+        """Yield the records of some batches that have a seat, with the block and the place of each.
+
+        Args:
+            batches: Values, whose they are, and the position of the first.
+            people: Whether whose they are decides, where values do.
+        """
+        positions, seats = self._seats() if self.assigned_by == "position" else (None, None)
+        for values, whose, start in batches:
+            if positions is None or seats is None:
+                yield self._by_hash(values, whose.astype(np.uint64) if people else None)
+            else:
+                first, last = np.searchsorted(positions, (start, start + len(values)))
+                seat = seats[first:last]
+                rows = values[positions[first:last] - start]
+                yield Placed(seat // self.size, (seat % self.size).astype(np.uint64), rows)
+
+    def _by_hash(self, values: Floats, whose: NDArray[np.uint64] | None) -> Placed:
+        """Return records in the blocks that a public hash names, with the rank that another one gives them there.
+
+        Whose a record is names the block, or where that is None its values; the rank is of both, so that of a person
+        with many rows not all are seated or none.
+        """
+        own = _row_hash(values)
+        block = _mix(own if whose is None else whose, self.shuffle) % np.uint64(self.blocks)
+        rank = _mix(own if whose is None else whose ^ own, self.shuffle + 1)
+        return Placed(block.astype(np.int64), rank, values + 0.0)
 
     def gather(self, batches: Iterable[Batch], columns: int) -> Floats:
         """Return the records of every block, shape (blocks, size, columns), NaN where missing or a seat is empty."""
@@ -332,25 +369,66 @@ class Seating:
         return np.arange(used) * stride + rng.integers(0, stride, used), rng.permutation(used)
 
     def _by_value(self, batches: Iterable[Batch], seated: Floats) -> None:
-        waiting: list[tuple[Indices, NDArray[np.uint64], Floats]] = []
+        waiting: list[Placed] = []
         for batch in batches:
-            whose = batch.person.astype(np.uint64) if batch.person is not None else _row_hash(batch.values)
-            block = (_mix(whose, self.shuffle) % np.uint64(self.blocks)).astype(np.int64)
-            waiting.append((block, _mix(whose, self.shuffle + 1), batch.values + 0.0))
+            whose = None if batch.person is None else batch.person.astype(np.uint64)
+            waiting.append(self._by_hash(batch.values, whose))
             if sum(len(some) for some, _, _ in waiting) > 2 * len(seated):
-                waiting = [self._first(waiting)]
+                waiting = [self.first(waiting)]
         if waiting:
-            block, _, values = self._first(waiting)
+            block, _, values = self.first(waiting)
             seated[block * self.size + _within(block, self.blocks)] = values
 
-    def _first(
-        self, waiting: Sequence[tuple[Indices, NDArray[np.uint64], Floats]]
-    ) -> tuple[Indices, NDArray[np.uint64], Floats]:
+    def first(self, waiting: Sequence[Placed]) -> Placed:
         """Return as many records of each block as it has seats: the first by a public hash, and by their values."""
         block, rank, values = (np.concatenate(several) for several in zip(*waiting, strict=True))
         order = np.lexsort((*values.T[::-1], rank, block))
         chosen = order[_within(block[order], self.blocks) < self.size]
-        return block[chosen], rank[chosen], values[chosen]
+        return Placed(block[chosen], rank[chosen], values[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class Voting:
+    """Votes of blocks, where the rows are: a block's vote is found by whoever holds its records.
+
+    Attributes:
+        seating: Which record goes into which block.
+        procedure: What each block does.
+        pairs: The pairs of columns, by their places.
+        people: Whether a person's id decides about the block, where the position does not.
+
+    **Guarantee.** The same votes as of blocks on one machine, so the same sensitivity: records have the block and the
+    place that the seating gives them, and a block's vote is a function of its records in that order (:func:`cast`).
+    """
+
+    seating: Seating
+    procedure: Procedure
+    pairs: tuple[tuple[int, int], ...]
+    people: bool = False
+
+    @property
+    def by_position(self) -> bool:
+        """Whether the position of a row in the table names its seat."""
+        return self.seating.assigned_by == "position"
+
+    def placed(self, batches: Iterable[tuple[Floats, Indices, int]]) -> Iterator[Placed]:
+        """Yield the records of batches that have a seat."""
+        return self.seating.placed(batches, people=self.people)
+
+    def first(self, several: Sequence[Placed]) -> Placed:
+        """Return as many records of each block as it has seats."""
+        return self.seating.first(several)
+
+    def found(self, placed: Placed) -> tuple[Indices, Indices]:
+        """Return blocks, all of whose records these are, and the vote of each on every pair."""
+        blocks, numbers = np.unique(placed.group, return_inverse=True)
+        records = np.full((len(blocks) * self.seating.size, placed.rows.shape[1]), np.nan)
+        records[numbers * self.seating.size + _within(numbers, len(blocks))] = placed.rows
+        return blocks, self.votes(records.reshape(len(blocks), self.seating.size, -1))
+
+    def votes(self, records: Floats) -> Indices:
+        """Return the vote of every block on every pair, shape (blocks, pairs)."""
+        return np.stack([cast(self.procedure.prefer, records[:, :, list(pair)]) for pair in self.pairs], axis=1)
 
 
 def _within(block: Indices, blocks: int) -> Indices:
@@ -389,11 +467,12 @@ def seating_of(neighbours: Neighbours, epsilon: float, blocks: int | None = None
     count = whole("blocks", blocks, minimum=2) if blocks is not None else max(2, min(wanted, rows // SMALLEST))
     if rows < 2 * count:
         raise InputError(f"{rows} rows do not fill {count} blocks; ask for fewer blocks.")
-    # By value the blocks differ in size, and people in their rows: room for eight times as many.
-    size = (1 if by_position else 8) * min(rows // count, LARGEST)
+    # By value the blocks differ in size, and people in their rows: room for more than the mean, and never for more
+    # than a block may see, however rough the stated number is.
+    size = min((1 if by_position else 8) * (rows // count), LARGEST)
     return Seating(
-        blocks=min(count, MOST_ROWS // size),
-        size=size,
+        min(count, MOST_ROWS // size),
+        size,
         rows=rows if by_position else None,
         assigned_by="position" if by_position else "value",
         shuffle=whole("shuffle", shuffle),
@@ -447,6 +526,7 @@ def threshold_of(blocks: int, scale: float, abstain: float | None, law: Law = "l
     return least if least < blocks else None
 
 
+@lru_cache(maxsize=4096)  # plans ask for the same few again and again
 def chance_margin(blocks: int, scale: float, law: Law = "laplace") -> float:
     r"""Return what the noisy sum of so many coins exceeds in size with probability ``CHANCE``.
 
@@ -471,12 +551,12 @@ def chance_margin(blocks: int, scale: float, law: Law = "laplace") -> float:
     return high
 
 
-PROBABILITIES = {0.0: 0.54, 0.2: 0.62, 0.4: 0.76, 0.55: 0.87, 0.7: 0.92, 0.85: 0.92}
+PROBABILITIES = {0.0: 0.55, 0.2: 0.68, 0.4: 0.79, 0.55: 0.87, 0.7: 0.92, 0.85: 0.92}
 """How often the default procedure names the cause where its margin is at least such a part of the blocks.
 
 Made by ``experiments/verdicts.py`` (seed 20261116) from twelve simulated families and 87 real pairs of 30 families;
-never above 0.92, because few real pairs speak for more. On families that were left out the expected calibration error
-of the default rule's verdicts is 0.04 (simulated) and 0.05 (real)."""
+never above 0.92, because few sources speak for more. On families that were left out the expected calibration error of
+the default rule's verdicts is 0.03 (simulated) and 0.06 (real)."""
 
 CALIBRATED = "committee"
 """The procedure that they were measured for."""
@@ -486,7 +566,7 @@ def probability_of(margin: float, blocks: int) -> float:
     """Return how often a margin of this size, noise included, has named the cause where one column causes the other.
 
     >>> probability_of(20, 20), probability_of(-5, 20)
-    (0.92, 0.62)
+    (0.92, 0.68)
     """
     part = abs(margin) / blocks
     return max(found for least, found in PROBABILITIES.items() if part >= least)
@@ -515,7 +595,7 @@ def needed_text(neighbours: Neighbours, epsilon: float, sensitivity: float) -> s
 Law = Literal["laplace", "gaussian"]
 
 TYPICAL_MARGIN = 0.8
-"""The part of the blocks that a clear pair leaves as margin, for "how many rows would be needed"."""
+"""The part of full blocks that a clear pair leaves as margin, for "how many rows would be needed"."""
 
 
 def sign_probability(margin: float, blocks: int, scale: float, *, law: Law = "laplace") -> float:
@@ -560,9 +640,9 @@ def rows_needed(epsilon: float, *, sensitivity: float = 2.0) -> int:
     """Return about how many rows a clear pair needs for a verdict at this ε.
 
     >>> rows_needed(1.0), rows_needed(0.1)
-    (576, 3872)
+    (1728, 11616)
     """
-    return SMALLEST * blocks_needed(epsilon, sensitivity)
+    return LARGEST * blocks_needed(epsilon, sensitivity)
 
 
 def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
@@ -571,6 +651,6 @@ def epsilon_needed(rows: int, *, sensitivity: float = 2.0) -> float:
     low, high = 1e-6, 100.0
     while high / low > 1.01:
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if SMALLEST * blocks_needed(middle, sensitivity) <= rows else (middle, high)
+        low, high = (low, middle) if LARGEST * blocks_needed(middle, sensitivity) <= rows else (middle, high)
     step = 10.0 ** (math.floor(math.log10(high)) - 1)
     return math.ceil(high / step) * step

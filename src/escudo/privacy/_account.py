@@ -19,7 +19,7 @@ from escudo.privacy import _trainings as trainings
 from escudo.privacy._events import Event
 from escudo.privacy._guarantee import Guarantee
 from escudo.privacy._relations import NeighbourOptions, Relation, Unit
-from escudo.privacy._tally import Spending, Tally, Terms, admitted
+from escudo.privacy._tally import Cap, Spending, Tally, Terms, admitted
 
 MAX_TEXT = 500
 
@@ -154,9 +154,8 @@ class MemoryAccount(AgreedAccount):
         order: float | Event | None = None,
         **neighbours: Unpack[NeighbourOptions],
     ):
-        self.terms = Terms.agreed(
-            order, dataset="", epsilon=epsilon, delta=delta, spending=spending, slack_share=slack_share, **neighbours
-        )
+        cap = Cap(epsilon, delta, slack_share)
+        self.terms = Terms.agreed(order, cap, dataset="", spending=spending, **neighbours)
         self._tally = Tally(self.terms)
         self._receipts: list[Receipt] = []
         self._failed: dict[int, str] = {}
@@ -183,7 +182,7 @@ class MemoryAccount(AgreedAccount):
             BudgetExceededError: If the cap does not allow it; nothing is changed.
             InputError: If the event is stated for another unit, or for a relation that says nothing here.
         """
-        fact, public = admitted(event, self.terms, for_release=for_release)
+        fact, public = admitted(event, self.terms, for_release)
         with self._lock:
             self._require_kept()
             paid = self._tally.require(fact)

@@ -76,9 +76,12 @@ _NEGLIGIBLE = 1e-25
 """A probability that is moved to "everything is given away" where a tail has to end somewhere."""
 _MAX_STEPS = 100_000
 """Largest noise, in grid steps, whose mass function is summed up term by term."""
+_FINE_STEPS = 2.0**30
+"""Least noise, in grid steps, that is as good as continuous noise, but for a loss of ``_FINE_LOSS``."""
+_FINE_LOSS = 1e-9
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class HockeyStick:
     """The exact privacy curve of one application: δ as a function of ε, for ε ≥ 0.
 
@@ -95,7 +98,7 @@ class HockeyStick:
     orders: tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PrivacyCurve:
     """True bounds on one application of an event, all outside its slack.
 
@@ -160,13 +163,8 @@ def _pure_curve(epsilon: float, *, slack: float = 0.0) -> PrivacyCurve:
         renyi = (_log_cosh((orders - 0.5) * epsilon) - _log_cosh(np.array(epsilon / 2))) / (orders - 1)
         return np.minimum(_up(renyi), epsilon)
 
-    return PrivacyCurve(
-        pure=epsilon,
-        mu=math.inf,
-        divergences=divergences,
-        slack=slack,
-        exact=HockeyStick(deltas=deltas, top=epsilon, knots=(-epsilon, epsilon)),
-    )
+    exact = HockeyStick(deltas, epsilon, knots=(-epsilon, epsilon))
+    return PrivacyCurve(epsilon, math.inf, divergences, slack, exact)
 
 
 def _exponential(event: ExponentialEvent) -> PrivacyCurve:
@@ -199,7 +197,7 @@ def _exponential(event: ExponentialEvent) -> PrivacyCurve:
         root = np.expm1(np.minimum(epsilons - loss, 0.0) / 2)
         return _probabilities(root**2 / -math.expm1(-loss))
 
-    return replace(pure, divergences=divergences, exact=HockeyStick(deltas=deltas, top=loss))
+    return replace(pure, divergences=divergences, exact=HockeyStick(deltas, loss))
 
 
 def _laplace(event: LaplaceEvent) -> PrivacyCurve:
@@ -223,7 +221,7 @@ def _laplace(event: LaplaceEvent) -> PrivacyCurve:
     if event.grid == 0:
         other_weight = lambda orders: (orders - 1) / (2 * orders - 1)  # noqa: E731 - as the one below
         exact = HockeyStick(
-            deltas=lambda epsilons: _probabilities(-np.expm1(np.minimum(epsilons - epsilon, 0.0) / 2)), top=epsilon
+            lambda epsilons: _probabilities(-np.expm1(np.minimum(epsilons - epsilon, 0.0) / 2)), epsilon
         )
         loss = epsilon
     else:
@@ -239,12 +237,12 @@ def _laplace(event: LaplaceEvent) -> PrivacyCurve:
             # (q - r) / ((1 + q)(1 - r)), free of cancellation for fine grids.
             return q * np.expm1(-2 * (orders - 1) * step_loss) / np.expm1(-(2 * orders - 1) * step_loss) / (1 + q)
 
-        exact = HockeyStick(deltas=lambda epsilons: _discrete_laplace_deltas(steps, step_loss, epsilons), top=loss)
+        exact = HockeyStick(lambda epsilons: _discrete_laplace_deltas(steps, step_loss, epsilons), loss)
 
     def divergences(orders: FloatArray) -> FloatArray:
         return np.minimum(pure.divergences(orders), _mixed_exponentials(orders, other_weight(orders), loss))
 
-    return PrivacyCurve(pure=epsilon, mu=math.inf, divergences=divergences, exact=exact)
+    return PrivacyCurve(epsilon, math.inf, divergences, 0.0, exact)
 
 
 def _mixed_exponentials(orders: FloatArray, other_weight: FloatArray, loss: float) -> FloatArray:
@@ -271,20 +269,58 @@ def _gaussian(event: GaussianEvent) -> PrivacyCurve:
     Noise on a grid keeps the Rényi divergences of continuous noise for shifts by whole steps (Canonne, Kamath, Steinke
     2020, Proposition 5), coordinate by coordinate, and squares of shifts add up. Where k cells differ by one step each,
     the release is k independent copies of a one-dimensional one, whose curve is summed exactly; fewer cells or smaller
-    steps are dominated.
+    steps are dominated. On a grid that is fine enough, the curve is that of continuous noise, nearly.
     """
     mu = round_up(Fraction(event.l2_sensitivity) / Fraction(event.scale))
     if mu == 0:
         return _free()
     if event.grid == 0:
         return _gdp_curve(mu)
-    if event.changed_cells is None:
-        return _zcdp_curve(mu**2 / 2)
     sigma = event.scale / event.grid
+    if event.changed_cells is None:
+        curve = _zcdp_curve(mu**2 / 2)
+        return replace(curve, exact=_fine_gaussian(mu)) if sigma >= _FINE_STEPS else curve
     curve = _zcdp_curve(min(mu**2 / 2, event.changed_cells / (2 * sigma**2)))
     if sigma > _MAX_STEPS:
         return curve
     return replace(curve, exact=_discrete_gaussian(sigma), times=event.changed_cells)
+
+
+def _fine_gaussian(mu: float) -> HockeyStick:
+    r"""Return a bound on the curve of noise on a grid of which its scale σ is at least ``_FINE_STEPS`` steps.
+
+    *Claim.* If at most D = 2³² coordinates move, by whole steps, and by no more than μσ together in l2,
+    :math:`δ(ε) \le e^h δ_μ(ε - h) + e^{-100}`, with :math:`δ_μ` that of N(0, 1) and N(μ, 1) and
+    :math:`h = (5 D + 800 + 2 μ^2) / 24 σ^2`, which is below ``_FINE_LOSS`` · (1 + μ²).
+
+    *Proof.* Coordinates that do not move may be left out. Let p be the law of the noise in one coordinate, in steps,
+    and r that of a continuous normal variable of the same scale, rounded to whole steps. Shifted by whole steps, r in
+    all coordinates is a function of continuous noise that is shifted as far, so that its curve is at most
+    :math:`δ_μ`. With φ the normal density and U uniform in ±½, :math:`r(k)/φ(k) = E\,e^{-kU/σ^2 - U^2/2σ^2}`. By
+    Jensen's inequality this is at least :math:`e^{-1/24σ^2}`; and since :math:`E\,e^{tU} \le e^{t^2/24}` it is at most
+    :math:`e^{k^2/24σ^4}`. By Poisson's summation formula :math:`φ(k)/p(k) = \sum_j φ(j)` is between 1 and
+    :math:`1 + 3 e^{-2π^2σ^2}`, which is 1 for all that follows. So, in D coordinates, with P and R for the
+    laws,
+
+    * :math:`P \le e^{D/24σ^2} R` everywhere, also after a shift, and
+    * :math:`P \ge e^{-T/24σ^2} R` on the ball B of radius :math:`σ\sqrt T`.
+
+    For a set A and a shift v, :math:`P_v(A \cap B) - e^ε P(A \cap B) \le e^{D/24σ^2} R_v(A \cap B) - e^{ε - T/24σ^2}
+    R(A \cap B) \le e^h δ_μ(ε - h)`, where :math:`h = (D + T)/24σ^2`. Outside of B, as
+    :math:`E\,e^{k^2/4σ^2} = \sqrt 2` in each coordinate, noise z has :math:`P(\|z\|^2 > σ^2(2D + 400)) \le 2^{D/2}
+    e^{-D/2 - 100} \le e^{-100}`; so with :math:`T = 4D + 800 + 2μ^2 \ge (\sqrt{2D + 400} + μ)^2` the shifted noise is
+    there with no more than that probability. The same holds with P and P_v in each other's place. ∎
+
+    Where ε is less than h, :math:`δ_μ(ε - h) \le δ_μ(0) + h - ε`, as no set has more than probability 1.
+    """
+    loss = _FINE_LOSS * (1 + mu**2)
+    tail = math.sqrt(-2 * math.log(_NEGLIGIBLE))
+
+    def deltas(epsilons: FloatArray) -> FloatArray:
+        least = gdp_deltas(mu, np.maximum(epsilons - loss, 0.0)) + np.maximum(loss - epsilons, 0.0)
+        return _probabilities(math.exp(loss) * least + _NEGLIGIBLE)
+
+    return HockeyStick(deltas=deltas, top=mu * (mu / 2 + tail) + loss)
 
 
 def _discrete_gaussian(sigma: float) -> HockeyStick:
@@ -306,7 +342,7 @@ def _discrete_gaussian(sigma: float) -> HockeyStick:
         lower = np.exp(np.minimum(epsilons, 700.0)) * cumulative[index - 1]
         return _probabilities(cumulative[index] - lower + 1e-14 * cumulative[index] + _NEGLIGIBLE)
 
-    return HockeyStick(deltas=deltas, top=(1 + 2 * cut) / (2 * sigma**2))
+    return HockeyStick(deltas, (1 + 2 * cut) / (2 * sigma**2))
 
 
 def _sampled_gaussian(event: SampledGaussianEvent) -> PrivacyCurve:
@@ -316,8 +352,8 @@ def _sampled_gaussian(event: SampledGaussianEvent) -> PrivacyCurve:
         return _free()
     if event.sampling_probability == 1:
         return _gdp_curve(pair.gaussian_mu)
-    exact = HockeyStick(deltas=pair.deltas, top=pair.top, orders=None if pair.both else (pair.forward, pair.backward))
-    return PrivacyCurve(pure=math.inf, mu=math.inf, divergences=lambda orders: _up(pair.renyi(orders)), exact=exact)
+    exact = HockeyStick(pair.deltas, pair.top, orders=None if pair.both else (pair.forward, pair.backward))
+    return PrivacyCurve(math.inf, math.inf, lambda orders: _up(pair.renyi(orders)), 0.0, exact)
 
 
 _TAIL = 10.8  # standard deviations that are exceeded with probability below 1e-26
@@ -485,25 +521,20 @@ def _log_sum(terms: FloatArray) -> FloatArray:
 def _zcdp_curve(rho: float) -> PrivacyCurve:
     if rho == 0:
         return _free()
-    return PrivacyCurve(pure=math.inf, mu=math.inf, divergences=lambda orders: _up(rho * orders))
+    return PrivacyCurve(math.inf, math.inf, lambda orders: _up(rho * orders))
 
 
 def _gdp_curve(mu: float) -> PrivacyCurve:
     """μ-GDP: the divergences of N(0, 1) and N(μ, 1), which dominate those of every μ-GDP mechanism."""
     if mu == 0:
         return _free()
-    return PrivacyCurve(
-        pure=math.inf,
-        mu=mu,
-        divergences=lambda orders: _up(orders * (mu**2 / 2)),
-        exact=gaussian_hockey_stick(mu),
-    )
+    return PrivacyCurve(math.inf, mu, lambda orders: _up(orders * (mu**2 / 2)), exact=gaussian_hockey_stick(mu))
 
 
 def gaussian_hockey_stick(mu: float) -> HockeyStick:
     """Return the exact curve of N(0, 1) and N(μ, 1); see ``gdp_to_delta``."""
     tail = math.sqrt(-2 * math.log(_NEGLIGIBLE))
-    return HockeyStick(deltas=lambda epsilons: gdp_deltas(mu, epsilons), top=mu * (mu / 2 + tail))
+    return HockeyStick(lambda epsilons: gdp_deltas(mu, epsilons), mu * (mu / 2 + tail))
 
 
 _CURVES: Mapping[str, Callable[[Any], PrivacyCurve]] = {
@@ -520,8 +551,8 @@ _CURVES: Mapping[str, Callable[[Any], PrivacyCurve]] = {
 
 def _free(slack: float = 0.0) -> PrivacyCurve:
     """Return the curve of a release that does not depend on the data, but for its slack."""
-    nothing = HockeyStick(deltas=lambda epsilons: np.zeros_like(epsilons), top=0.0, knots=(0.0,))
-    return PrivacyCurve(pure=0.0, mu=0.0, divergences=np.zeros_like, slack=slack, exact=nothing)
+    nothing = HockeyStick(lambda epsilons: np.zeros_like(epsilons), 0.0, knots=(0.0,))
+    return PrivacyCurve(0.0, 0.0, np.zeros_like, slack, nothing)
 
 
 def _up(values: FloatArray) -> FloatArray:

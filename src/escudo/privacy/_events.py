@@ -301,14 +301,8 @@ class LaplaceEvent(Event):
 
     def __post_init__(self) -> None:
         Event.__post_init__(self)
-        put(
-            self,
-            l1_sensitivity=positive("l1_sensitivity", self.l1_sensitivity, allow_zero=True),
-            scale=positive("scale", self.scale),
-            grid=positive("grid", self.grid, allow_zero=True),
-            dimensions=check_count("dimensions", self.dimensions),
-        )
-        _bounded_ratio("l1_sensitivity", self.l1_sensitivity, self.scale)
+        _check_added(self, "l1_sensitivity")
+        put(self, dimensions=check_count("dimensions", self.dimensions))
 
     @property
     def weight(self) -> float:
@@ -343,13 +337,7 @@ class GaussianEvent(Event):
 
     def __post_init__(self) -> None:
         Event.__post_init__(self)
-        put(
-            self,
-            l2_sensitivity=positive("l2_sensitivity", self.l2_sensitivity, allow_zero=True),
-            scale=positive("scale", self.scale),
-            grid=positive("grid", self.grid, allow_zero=True),
-        )
-        _bounded_ratio("l2_sensitivity", self.l2_sensitivity, self.scale)
+        _check_added(self, "l2_sensitivity")
         if self.changed_cells is not None:
             cells = check_count("changed_cells", self.changed_cells)
             put(self, changed_cells=cells)
@@ -507,6 +495,14 @@ class GDPEvent(Event):
     def stretched(self, steps: int) -> Self:
         """Return the event with ``steps`` times mu."""
         return replace(self, mu=gdp_for_group(self.mu, check_count("steps", steps)))
+
+
+def _check_added(event: LaplaceEvent | GaussianEvent, moved: str) -> None:
+    """Check how far a statistic moves, by the name of that field, and the noise that was added to it."""
+    sensitivity = positive(moved, getattr(event, moved), allow_zero=True)
+    scale, grid = positive("scale", event.scale), positive("grid", event.grid, allow_zero=True)
+    put(event, **{moved: sensitivity, "scale": scale, "grid": grid})
+    _bounded_ratio(moved, sensitivity, scale)
 
 
 def _bounded_ratio(name: str, sensitivity: float, scale: float) -> None:

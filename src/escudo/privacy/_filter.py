@@ -68,7 +68,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -133,7 +133,7 @@ class Paid(NamedTuple):
     delta: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Filter:
     """The cap of an account, fixed when it is opened.
 
@@ -146,6 +146,7 @@ class Filter:
 
     epsilon: float
     delta: float
+    _: KW_ONLY
     order: float | None
     cap: Charge
 
@@ -232,7 +233,7 @@ def filter_of(epsilon: float, delta: float, slack_share: float | None, order: fl
         slack_share: The share of δ set aside for mechanisms with a δ of their own; None where δ = 0.
         order: The order of Rényi divergence; None where δ = 0.
     """
-    basic = Filter(epsilon=epsilon, delta=delta, order=None, cap=Charge(to_atto(epsilon), 0, 0))
+    basic = Filter(epsilon, delta, order=None, cap=Charge(to_atto(epsilon), 0, 0))
     if delta == 0 or order is None or slack_share is None:
         return basic
     slack = _slack_of(float(_exactly(delta) * _exactly(slack_share)))

@@ -41,7 +41,7 @@ from escudo.privacy._ledger_book import (
 )
 from escudo.privacy._ledger_chain import AccountRecord, Kind, LedgerRow, terms_of, terms_to_json
 from escudo.privacy._relations import NeighbourOptions
-from escudo.privacy._tally import Spending, Terms, admitted, percent_up, shown_down
+from escudo.privacy._tally import Cap, Spending, Terms, admitted, percent_up, shown_down
 
 if TYPE_CHECKING:
     from escudo.privacy._ledger_store import Session
@@ -110,10 +110,8 @@ class Ledger(Keeping):
             LedgerError: If the database cannot be written.
         """
         name = checked_name(dataset)
-        cap = positive("epsilon", epsilon)
-        terms = Terms.agreed(
-            order, dataset=name, epsilon=cap, delta=delta, spending=spending, slack_share=slack_share, **neighbours
-        )
+        cap = Cap(positive("epsilon", epsilon), delta, slack_share)
+        terms = Terms.agreed(order, cap, dataset=name, spending=spending, **neighbours)
         if not self._store.exists():
             self._store.witness.require_known(None)
         self._store.create()
@@ -172,7 +170,7 @@ class Ledger(Keeping):
         left = self._prepare(dataset, event)
         with self._writing(time.monotonic() + left) as session:
             record = self._account(session, dataset)
-            fact, public = admitted(event, terms_of(record.dataset, record.terms), for_release=for_release)
+            fact, public = admitted(event, terms_of(record.dataset, record.terms), for_release)
             paid, row = self._pay(session, record, fact), None
             if paid is not None:
                 payload: dict[str, Any] = {"event": fact.to_json(), "purpose": purpose, "for_release": public}
@@ -222,7 +220,7 @@ class Ledger(Keeping):
         reason = one_line("reason", reason)
         with self._writing() as session:
             record = self._account_of(session, receipt)
-            marked = session.rows(after=receipt.sequence, dataset=record.dataset, kind="failed")
+            marked = session.rows(receipt.sequence, record.dataset, "failed")
             if all(row.payload["spend"] != receipt.sequence for row in marked):
                 self._append(session, "failed", record.dataset, {"spend": receipt.sequence, "reason": reason})
 
@@ -318,7 +316,7 @@ class Ledger(Keeping):
         wanted = {"spend": receipt.sequence, "number": number, "digest": digest}
         with self._reading() as session:
             dataset = self._account_of(session, receipt).dataset
-            rows = session.rows(after=receipt.sequence, dataset=dataset, kind="mark")
+            rows = session.rows(receipt.sequence, dataset, "mark")
             return any({name: row.payload[name] for name in wanted} == wanted for row in rows)
 
     def finish(self, receipt: Receipt, *, nonce: str = "") -> None:

@@ -108,7 +108,7 @@ class Book:
                     f"the head or the account was changed back after row {last.sequence}: something undoes spends. "
                     "Nothing must be released."
                 )
-            witness.remember(session.ledger_id, added, lambda after: again.rows(after=after))
+            witness.remember(session.ledger_id, added, again.rows)
         self._seen[session.ledger_id] = Seen(last.sequence, last.hash)
         self._known = dict(session.accounts)
 
@@ -185,7 +185,7 @@ class Book:
         if tally is None or read > record.last or session.ledger_id not in self._seen:
             read, tally = record.opened, Tally(terms_of(record.dataset, record.terms))
         self._tallies.pop(record.dataset, None)  # a row may be half counted: nothing is built on that
-        for row in session.rows(after=read, dataset=record.dataset, kind="spend"):
+        for row in session.rows(read, record.dataset, "spend"):
             require_whole(row, sequence=row.sequence)
             try:
                 add_spend(tally, row)

@@ -257,7 +257,7 @@ class Session:
         result = self._connection.exec_driver_sql(*given)
         return list(result.fetchall()) if result.returns_rows else []
 
-    def rows(self, *, after: int = 0, dataset: str | None = None, kind: Kind | None = None) -> Iterator[LedgerRow]:
+    def rows(self, after: int = 0, dataset: str | None = None, kind: Kind | None = None) -> Iterator[LedgerRow]:
         """Yield the rows numbered above ``after`` in order, of one dataset or of all, of one kind or of all."""
         given = [("dataset", dataset), ("kind", kind)]
         where = "".join(f" AND {name} = ?" for name, value in given if value is not None)

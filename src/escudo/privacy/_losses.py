@@ -95,7 +95,7 @@ def _epsilon(losses: LossDistribution, delta: float) -> float:
     return max(total.epsilon(left) for total in _composed(losses.parts, losses.interval)) * (1 + 1e-9)
 
 
-def compose(parts: Iterable[tuple[HockeyStick, int]], *, reach: float, coarse: bool = False) -> LossDistribution | None:
+def compose(parts: Iterable[tuple[HockeyStick, int]], reach: float, coarse: bool = False) -> LossDistribution | None:
     """Return the composed loss distribution of curves, each taken so many times.
 
     Args:

@@ -181,7 +181,7 @@ def delta_warning(delta: float, records: float | None, *, unit: Unit = "row") ->
     )
 
 
-def judged_delta(delta: float, neighbours: Neighbours, *, accept_large_delta: bool = False) -> str:
+def judged_delta(delta: float, neighbours: Neighbours, accept_large_delta: bool = False) -> str:
     """Return the warning that a δ deserves before anything is spent, or refuse it.
 
     Args:
@@ -395,7 +395,7 @@ class Plan:
         """
         if self.event is None:
             return self
-        warning = judged_delta(self.stated_delta, neighbours, accept_large_delta=accept_large_delta)
+        warning = judged_delta(self.stated_delta, neighbours, accept_large_delta)
         if not warning:
             return self
         whole = {"children": self.children} if self.children else {"event": self.once}

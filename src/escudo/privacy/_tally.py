@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from escudo._card import number_of
 from escudo._validate import finite, one_of, positive, probability
@@ -24,6 +24,14 @@ SPENDING: tuple[Spending, ...] = get_args(Spending)
 MAX_ORDER = 1e6
 _HAIR = 1.0005  # how close to the largest amount that fits is close enough
 _LEAST = 1e-7  # a part of the cap that is not worth asking for
+
+
+class Cap(NamedTuple):
+    """What an account allows in all: ε, None for no cap, and δ, of which a share is for mechanisms with their own."""
+
+    epsilon: float | None
+    delta: float
+    slack_share: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +62,15 @@ class Terms(Stated):
     order: float | None = None
 
     @classmethod
-    def agreed(cls, order: float | Event | None, **terms: Any) -> Terms:
+    def agreed(cls, order: float | Event | None, cap: Cap, **terms: Any) -> Terms:
         """Return the terms of an account whose order is as given, or the one under which most of an event fits."""
         if not isinstance(order, Event):
-            return cls(**terms, order=order)
-        epsilon, delta, share = (terms.get(name) for name in ("epsilon", "delta", "slack_share"))
+            return cls(**cap._asdict(), **terms, order=order)
+        epsilon, delta, share = cap
         if epsilon is None or not delta:
             raise InputError("order goes with a cap whose delta is above 0.")
-        return cls(**terms, order=best_order(epsilon, delta, 0.5 if share is None else share, order))
+        best = best_order(epsilon, delta, 0.5 if share is None else share, order)
+        return cls(**cap._asdict(), **terms, order=best)
 
     def __post_init__(self) -> None:
         if self.epsilon is not None:
@@ -368,7 +377,7 @@ class Tally:
         return self.terms.guarantee(self.left(), delta=0.0)
 
 
-def admitted(event: Event | Guarantee, terms: Terms, *, for_release: bool = True) -> tuple[Event, bool]:
+def admitted(event: Event | Guarantee, terms: Terms, for_release: bool = True) -> tuple[Event, bool]:
     """Return the event of what is spent, as ``terms`` admit it, and whether it is for release."""
     if isinstance(event, Guarantee):
         for_release = for_release and event.for_release
@@ -424,6 +433,6 @@ def _shown(value: float | None, rounding: str) -> str:
         return "∞"
     number = Decimal(f"{value:.12g}")  # so that the dust of float sums does not show
     places = max(2, 3 - number.adjusted()) if number else 2
-    text = f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
+    text = f"{number.quantize(Decimal(1).scaleb(-places), rounding):f}"
     whole, _, part = text.partition(".")
     return f"{whole}.{part.rstrip('0').ljust(2, '0')}"

@@ -121,9 +121,9 @@ def _parallel_curve(event: ParallelEvent) -> PrivacyCurve:
         )
 
     return PrivacyCurve(
-        pure=float(worst([cost.pure_epsilon for cost in sums])),
-        mu=math.sqrt(worst([cost.mu**2 for cost in sums])),
-        divergences=divergences,
+        float(worst([cost.pure_epsilon for cost in sums])),
+        math.sqrt(worst([cost.mu**2 for cost in sums])),
+        divergences,
         slack=float(worst([cost.slack for cost in sums])),
     )
 
@@ -322,7 +322,7 @@ class RunningTotal:
         if alone is not None:
             exact = smallest_epsilon(lambda e: float(alone.deltas(np.array([e]))[0]), left, quick.value)
             return Bound(exact, "closed form")
-        losses, added = self._losses(coarse=coarse)
+        losses, added = self._losses(coarse)
         return quick if losses is None else min(quick, Bound(losses.epsilon(left) + added, "PLD"))
 
     def delta(self, epsilon: float) -> float:
@@ -361,7 +361,7 @@ class RunningTotal:
         curve = leaf_curve(next(iter(self.events)))
         return curve.exact if curve.times == 1 else None
 
-    def _losses(self, *, coarse: bool = False) -> tuple[LossDistribution | None, float]:
+    def _losses(self, coarse: bool = False) -> tuple[LossDistribution | None, float]:
         """Return the composed loss distribution, if there is one to be had, and the pure loss to add to it.
 
         All μ-GDP events together are one, of the μ whose square is the sum of theirs. Events without an exact curve,
@@ -381,4 +381,4 @@ class RunningTotal:
             else:
                 return None, 0.0
         reach = self._sum.bound(_NEGLIGIBLE).value
-        return (compose(parts, reach=reach, coarse=coarse) if parts and reach > 0 else None), from_atto(added)
+        return (compose(parts, reach, coarse) if parts and reach > 0 else None), from_atto(added)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _METHODS = {
     "votes": "Votes: the rows are cut into disjoint blocks, each block votes once, and the sum of votes is released. "
-    "Most pairs get no verdict: by the default rule about one in eight real pairs did at ε = 1, where four in ten had "
-    "been aimed for.",
+    "Most pairs get no verdict, also most of those that have a direction: a common cause must hardly ever get one.",
     "gap": "Gap: how much dependence is left in one direction minus that in the other is released.",
     "paper": "The method of “Private Causal Inference” (Kusner et al., 2016): two scores are released.",
 }
@@ -158,10 +157,11 @@ def _votes(one: Direction) -> str:
     if one.method != "votes" or one.largest_margin is None or not one.released:
         return ""
     blocks = one.largest_margin
-    ahead = min(max((blocks + one.margin) / 2, 0.0), blocks)
+    ahead = min(abs(one.margin), blocks)
+    way = (one.x, one.y) if one.margin >= 0 else (one.y, one.x)
     return (
-        f"Of {blocks:g} blocks about {ahead:.0f} voted for {one.x} → {one.y} and {blocks - ahead:.0f} for "
-        f"{one.y} → {one.x} (if none abstained; from the noisy margin)."
+        f"Of {blocks:g} blocks about {ahead:.0f} more voted for {way[0]} → {way[1]} than for the reverse; the others "
+        "abstained or cancel each other out (from the noisy margin)."
     )
 
 
@@ -339,7 +339,6 @@ def discovery_page(
 
     graph, guarantee = found.graph, found.guarantee
     drawable = len(graph) <= _MOST_NODES and len(graph.adjacencies) <= _MOST_EDGES
-    hidden = isinstance(found, AncestralDiscovery)
     widths = {pair: _THIN + (_THICK - _THIN) * found.confidence(*pair) for pair in _pairs(graph)}
     notes = {pair: f"{100 * found.confidence(*pair):.0f} %" for pair in widths} if len(widths) <= 25 else {}
     return render(
@@ -351,7 +350,7 @@ def discovery_page(
         cannot_tell=_sentence(found.cannot_tell),
         picture=Markup(graph.to_svg(edge_width=widths, edge_labels=notes)) if drawable else "",  # names are escaped
         known=_known(known),
-        hidden=hidden,
+        hidden=isinstance(found, AncestralDiscovery),
         edges=_marked_edges(found) if isinstance(found, AncestralDiscovery) else _edges(found),
         promise=promise_sentence(guarantee),
         plan=str(found.plan),
@@ -533,7 +532,8 @@ def interval_chart(
     """
     from escudo.discovery import shown
 
-    left = min(max(text_width(name, 13.0) for name, _, _ in lines), 220.0) + 14
+    size = 13.0 * 1.2  # names are bold
+    left = min(max(text_width(name, size) for name, _, _ in lines), 240.0) + 14
     right = 190.0
     ends = [end for _, _, interval in lines for end in interval] + ([0.0] if zero else [])
     least, most = min(ends), max(ends)
@@ -548,7 +548,7 @@ def interval_chart(
         body.append(f'<path d="M{across(0):.1f} 0V{height - _FOOT:.1f}" class="zero"/>')
     for number, (name, value, (low, high)) in enumerate(lines):
         y = _TALL * (number + 0.5)
-        shown_name = escaped(fitted(name, left - 12, 13.0))
+        shown_name = escaped(fitted(name, left - 12, size))
         body.append(
             f'<text x="{left - 12:.1f}" y="{y + 4:.1f}" class="end name">{shown_name}</text>'
             f'<path d="M{across(low):.1f} {y:.1f}H{across(high):.1f}M{across(low):.1f} {y - 5:.1f}v10'

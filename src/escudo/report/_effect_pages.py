@@ -96,10 +96,13 @@ def effects_picture(sem: SEM, effects: Survey) -> str:
     nodes = [name for name in sem.variables if home[name] == name]
     if len(nodes) > _MOST_NODES:
         return ""
-    labels = {name: _names(many[name]) for name in nodes if len(many[name]) > 1}
     guarded = {edge: f"ε = {show_epsilon(value)}" for edge in edges if math.isfinite(value := _arrow(sem, *edge))}
     graph: CausalGraph = CausalGraph.from_edges(edges, nodes, outcomes=[home[name] for name in effects.outputs])
-    return graph.to_svg(labels=labels, edge_labels=guarded, title=f"What reaches {_names(effects.outputs)}")
+    return graph.to_svg(
+        labels={name: _names(many[name]) for name in nodes if len(many[name]) > 1},
+        edge_labels=guarded,
+        title=f"What reaches {_names(effects.outputs)}",
+    )
 
 
 def ledger_page(
@@ -289,22 +292,28 @@ def suite_page(found: SuiteResult, *, source: str = "") -> str:
         source: The file it was read from, for the heading.
     """
     words = {"violated": "rejected", "error": "not audited", "passed": "no violation found"}
-    rows = [
-        {
-            "name": _cut(entry.name),
-            "outcome": words[entry.outcome],
-            "broken": entry.outcome != "passed",
-            "claim": "" if entry.audit is None else entry.audit.claimed,
-            "bound": "" if entry.audit is None else show_epsilon(entry.audit.epsilon_lower),
-            "runs": "" if entry.audit is None else f"{entry.audit.runs:,}",
-            "lines": [_cut(line) for line in entry.lines],
-        }
-        for entry in found.entries
-    ]
     title = "A promise is broken" if found.violated else "No broken promise was found"
     if found.count("error") and not found.violated:
         title = "Not everything could be audited"
-    return render("suite.html.j2", kind="Audits", title=title, lead=found.verdict, source=source, rows=rows)
+    return render(
+        "suite.html.j2",
+        kind="Audits",
+        title=title,
+        lead=found.verdict,
+        source=source,
+        rows=[
+            {
+                "name": _cut(entry.name),
+                "outcome": words[entry.outcome],
+                "broken": entry.outcome != "passed",
+                "claim": "" if entry.audit is None else entry.audit.claimed,
+                "bound": "" if entry.audit is None else show_epsilon(entry.audit.epsilon_lower),
+                "runs": "" if entry.audit is None else f"{entry.audit.runs:,}",
+                "lines": [_cut(line) for line in entry.lines],
+            }
+            for entry in found.entries
+        ],
+    )
 
 
 def _title(found: Audit) -> str:

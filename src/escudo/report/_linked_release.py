@@ -217,7 +217,6 @@ def linked_page(
     schema, guarantee = model.schema, model.guarantee
     epsilon, delta = epsilon_delta(guarantee)
     unit = f"one person of {schema.people} with all rows in {' and '.join(schema.tables[1:])}"
-    tables = [_table(model, child.name, synthetic[child.name]) for child in schema.children]
     total = f"ε = {rounded_up(epsilon)}, δ = {power_of_ten(delta)}"
     return render(
         "linked.html.j2",
@@ -243,7 +242,7 @@ def linked_page(
         open=[f"{a} — {b}" for a, b in model.associations],
         notes=list((model.details.get("discovery") or {"notes": ()})["notes"]),
         paid=[] if evaluation is None else _paid(evaluation),
-        tables=tables,
+        tables=[_table(model, child.name, synthetic[child.name]) for child in schema.children],
         bounds=[
             f"At most {child.most} rows of {child.name} of each {_owner(child)} count: the first ones "
             f"{'by what is in them' if child.order is None else f'by {child.order!r}'}. How "

@@ -191,6 +191,8 @@ def _numbers(column: Numeric, shares: Floats, real: Floats | None) -> tuple[str,
     note = ""
     if present.sum() > 0:
         quarters = np.interp([0.25, 0.75], np.r_[0, np.cumsum(present) / present.sum()], column.boundaries)
+        nothing = 1e-9 * (column.bounds[1] - column.bounds[0])  # a bin for one number alone, such as zero, is as wide
+        quarters = np.where(np.abs(quarters) < nothing, 0.0, quarters)
         low_quarter, high_quarter = (
             column.shown(round(quarter))
             if column.date
@@ -236,8 +238,12 @@ def _axis(column: Categorical | Numeric, cells: Integers, count: int) -> Axis:
         if column.missing_code is None:
             return Axis(column.name, heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
         cell = 1 / count  # the last one is for missing values; numbers go up, so that it is on top at the side
-        across = [(0.0, low), (0.92 - cell, high), (1 - 0.5 * cell, MISSING)]
-        return Axis(column.name, heights, across=across, down=[(0.5 * cell, MISSING), (1.5 * cell, high), (1.0, low)])
+        return Axis(
+            column.name,
+            heights,
+            across=[(0.0, low), (0.92 - cell, high), (1 - 0.5 * cell, MISSING)],
+            down=[(0.5 * cell, MISSING), (1.5 * cell, high), (1.0, low)],
+        )
     named: list[tuple[float, str]] = []
     labels = list(column.labels)
     if column.size <= _FEW:

@@ -178,11 +178,11 @@ class ReleaseWriting:
                 if asked_in_a_browser := explorable(model):
                     assert isinstance(model, CausalModel)
                     (draft / _EXPLORE).write_text(explore_page(model, dataset=self.dataset), encoding="utf-8")
-                entries = [FileEntry.of(draft, path) for path in _files_in(draft)]
-                page = release_page(model, synthetic, entries=entries, **told)
+                told["entries"] = [FileEntry.of(draft, path) for path in _files_in(draft)]
+                page = release_page(model, synthetic, **told)
                 (draft / _REPORT).write_text(page, encoding="utf-8")
-                entries.append(FileEntry.of(draft, _REPORT))
-                record = release_record(model, rows=count, seed=self.seed, entries=entries, **told)
+                told["entries"].append(FileEntry.of(draft, _REPORT))
+                record = release_record(model, rows=count, seed=self.seed, **told)
                 if self.config is not None:
                     record["made"]["config"] = dict(self.config)
                 text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

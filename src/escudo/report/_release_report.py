@@ -220,14 +220,14 @@ class _FoundEdge:
         first: The cause, where it has a direction.
         second: The effect.
         directed: Whether it has one.
-        sure: The estimated probability that the two are joined.
+        sure: The estimated probability that the two are joined; None where that was not measured.
         way: The estimated probability that the direction is right, if they are; None where it is known or open.
     """
 
     first: str
     second: str
     directed: bool
-    sure: float
+    sure: float | None
     way: float | None
 
     @property
@@ -246,12 +246,12 @@ def _discovered_edges(model: Model | LinkedModel) -> list[_FoundEdge] | None:
             first=str(edge["from"]),
             second=str(edge["to"]),
             directed=bool(edge["directed"]),
-            sure=float(edge["confidence"]),
+            sure=None if edge["confidence"] is None else float(edge["confidence"]),
             way=None if edge["direction_confidence"] is None else float(edge["direction_confidence"]),
         )
         for edge in found["edges"]
     ]
-    return sorted(edges, key=lambda edge: -edge.sure)
+    return sorted(edges, key=lambda edge: -(edge.sure or 0.0))
 
 
 def _picks_arrows(model: Model) -> bool:
@@ -385,12 +385,18 @@ def _graph(model: Model) -> list[tuple[str, str]]:
             )
         ]
     directed = [edge for edge in edges if edge.directed]
-    sure = [edge for edge in edges if edge.sure >= 0.9]
+    sure = [edge for edge in edges if edge.sure is not None and edge.sure >= 0.9]
+    stated = (
+        f"{len(sure)} of {len(edges)} edges are there with a confidence of 90 % or more"
+        if all(edge.sure is not None for edge in edges)
+        else f"How sure its {len(edges)} edges are was not measured: columns that go together only through others may "
+        "be among them"
+    )
     found = [
         (
             "The graph was found, not given",
-            f"It was learnt from the same table, through the same noise, so it may be wrong. {len(sure)} of "
-            f"{len(edges)} edges are there with a confidence of 90 % or more, and {len(directed)} of {len(edges)} have "
+            f"It was learnt from the same table, through the same noise, so it may be wrong. {stated}, and "
+            f"{len(directed)} of {len(edges)} have "
             "a direction that the data speak for. A confidence is about noise and chance; a common cause that nobody "
             "measured can make an arrow that is not there, however sure it looks.",
         ),
@@ -659,7 +665,7 @@ def _drawn(graph: CausalGraph, found: Sequence[_FoundEdge] | None) -> str:
     for one in found:
         for pair in ((one.first, one.second), (one.second, one.first)):
             if pair in sure:
-                sure[pair] = one.sure
+                sure[pair] = one.sure or 0.0
     labels = {pair: f"{100 * share:.0f} %" for pair, share in sure.items() if share}
     widths = {pair: 0.8 + 3.4 * share for pair, share in sure.items()}
     return graph.to_svg(edge_width=widths, edge_labels=labels if len(labels) <= _MOST_FOUND else {})

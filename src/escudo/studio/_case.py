@@ -212,8 +212,9 @@ class Case:
         if schema is None or not self.data:
             raise InputError("there is no table yet; open one first.")
         schema.require_confirmed(source="the table's page", data=self.name)
-        relation, rows = self.terms["relation"], self.terms["public-rows"]
-        return PrivateTable(open_data(self.data, schema), schema, relation=relation, rows=rows)
+        return PrivateTable(
+            open_data(self.data, schema), schema, relation=self.terms["relation"], rows=self.terms["public-rows"]
+        )
 
     def public(self) -> tuple[Schema, Neighbours]:
         """Return the schema, once it is confirmed, and what else is public about the table.

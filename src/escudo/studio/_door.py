@@ -78,8 +78,9 @@ class Door:
                 return refuse("This address was used already. Start 'escudo studio' again for a new one.")
             self.token = None
             response = HTMLResponse(_OPENED)
-            secure = self._scheme == "https"
-            response.set_cookie(COOKIE, self._secret, httponly=True, samesite="strict", secure=secure, path="/")
+            response.set_cookie(
+                COOKIE, self._secret, httponly=True, samesite="strict", secure=self._scheme == "https", path="/"
+            )
             return response
         if not secrets.compare_digest(request.cookies.get(COOKIE, "").encode(), self._secret.encode()):
             return refuse("Open the address that 'escudo studio' printed: it lets one browser in.")

@@ -104,19 +104,24 @@ async def table(studio: Studio, request: Request) -> Response:
     drafting = next(iter(studio.work.of("draft")), None)
     schema = await _threaded(case.schema)
     if schema is None and drafting is not None and drafting.state not in ("running", "done"):
-        problem = drafting.message if case.data else ""
-        return studio.page("table", job=None, schema=None, columns=[], problem=problem, **_reasons([]))
+        stopped = {"problem": drafting.message} if case.data else {}
+        return studio.page("table", job=None, schema=None, columns=[], **stopped, **_reasons([]))
     if schema is None and case.data and drafting is None:
         drafting = _draft(studio)
     running = drafting is not None and drafting.state == "running" and schema is None
-    columns = [] if schema is None else [_shown(column, showing=case.showing) for column in schema.fields]
     notes = [] if drafting is None or drafting.about.get("data") != case.data else drafting.answer.get("notes", [])
-    return studio.page("table", job=drafting if running else None, schema=schema, columns=columns, **_reasons(notes))
+    return studio.page(
+        "table",
+        job=drafting if running else None,
+        schema=schema,
+        columns=[] if schema is None else [_shown(column, showing=case.showing) for column in schema.fields],
+        **_reasons(notes),
+    )
 
 
 def _draft(studio: Studio) -> Any:
     words = ["schema", "draft", f"--out={studio.case.schema_file}", "--json", "--", studio.case.data]
-    return studio.work.start("draft", "Reading the table", words, about={"data": studio.case.data})
+    return studio.work.start("draft", "Reading the table", words, data=studio.case.data)
 
 
 def _reasons(notes: list[str]) -> dict[str, list[str]]:
@@ -322,8 +327,11 @@ async def protect(studio: Studio, request: Request) -> Response:
 async def causes(studio: Studio, request: Request) -> Response:
     """Show the graph, to be drawn."""
     schema = studio.case.schema()
-    found = next((job for job in studio.work.of("discover")), None)
-    return studio.page("causes", columns=[] if schema is None else list(schema.names), found=found)
+    return studio.page(
+        "causes",
+        columns=[] if schema is None else list(schema.names),
+        found=next(iter(studio.work.of("discover")), None),
+    )
 
 
 def _drawn(graph: CausalGraph | None, schema: Schema | None) -> dict[str, Any]:
@@ -464,7 +472,7 @@ async def find_out(studio: Studio, request: Request) -> Response:
     if case.terms["dataset"]:
         words += [f"--ledger={case.ledger}", f"--dataset={case.terms['dataset']}"]
     words += [f"--out={out}", f"--report={page}", "--json", "--", case.data]
-    studio.work.start("discover", "Finding out causes", words, page=page, about={"out": out})
+    studio.work.start("discover", "Finding out causes", words, page, out=out)
     return _onwards("/causes")
 
 
@@ -491,8 +499,7 @@ def _whole(request: Request, name: str) -> int:
 
 async def budget(studio: Studio, request: Request) -> Response:
     """Show what a release would cost and promise, as sliders move."""
-    schema = studio.case.schema()
-    return studio.page("budget", schema=schema, accounts=await _threaded(_accounts, studio))
+    return studio.page("budget", schema=studio.case.schema(), accounts=await _threaded(_accounts, studio))
 
 
 def _accounts(studio: Studio) -> list[str]:
@@ -620,16 +627,17 @@ async def release(studio: Studio, request: Request) -> Response:
     """Show what would be run, what is running, or what was released."""
     case = studio.case
     job = next(iter(studio.work.of("release")), None)
-    plan, problem = "", ""
+    told: dict[str, Any] = {"plan": "", "recipe": {}}
     try:
         prepared, _ = await _threaded(case.prepared)
-        plan = str(prepared.plan)
+        told["plan"] = str(prepared.plan)
     except EscudoError as error:
-        problem = str(error)
-    recipe = {} if problem else await _threaded(case.recipe)
+        told["problem"] = str(error)
+    else:
+        told["recipe"] = await _threaded(case.recipe)
     done = job is not None and job.state == "done"
-    number = studio.releases.index(job.about["target"]) if job is not None and done else None
-    return studio.page("release", job=job, plan=plan, problem=problem, recipe=recipe, number=number)
+    told["number"] = studio.releases.index(job.about["target"]) if job is not None and done else None
+    return studio.page("release", job=job, **told)
 
 
 async def start_release(studio: Studio, request: Request) -> Response:
@@ -638,7 +646,7 @@ async def start_release(studio: Studio, request: Request) -> Response:
     case.set_terms({"csv": said.get("csv", ""), "custodian": said.get("custodian", ""), "out": said.get("out", "")})
     await _threaded(case.prepared)  # what is refused before anything is read is refused here
     words = case.release_words()
-    job = studio.work.start("release", f"Releasing to {case.out}", words, about={"target": case.target})
+    job = studio.work.start("release", f"Releasing to {case.out}", words, target=case.target)
     await _threaded(case.write_recipe)
     if job.about["target"] not in studio.releases:
         studio.releases.append(job.about["target"])

@@ -56,8 +56,8 @@ async def ask_model(studio: Studio, request: Request) -> Response:
         told = await _threaded(explored, model)
         return studio.page("what-if", models=there, explored=folder.name, drawn=None, **told)
     said = {"how": "", "column": "", "value": "", "show": "", **request.query_params}
-    drawn = await _threaded(_drawn, model, said)
-    return studio.page("what-if", models=there, explored=folder.name, drawn=drawn, data="", withheld="")
+    told = {"drawn": await _threaded(_drawn, model, said), "data": "", "withheld": ""}
+    return studio.page("what-if", models=there, explored=folder.name, **told)
 
 
 def _drawn(model: Any, said: dict[str, str]) -> dict[str, Any]:
@@ -203,21 +203,18 @@ async def open_account(studio: Studio, request: Request) -> Response:
     from escudo.privacy import Ledger
 
     said = await form_of(request)
-    epsilon, delta = _number("epsilon", said.get("epsilon", "")), _number("delta", said.get("delta") or "0")
     schema = studio.case.schema()
-    unit: dict[str, Any] = {}
+    terms: dict[str, Any] = {
+        "epsilon": _number("epsilon", said.get("epsilon", "")),
+        "delta": _number("delta", said.get("delta") or "0"),
+        "relation": studio.case.terms["relation"],
+    }
     if schema is not None and schema.unit == "person":
-        unit = {"unit": "person", "max_rows_per_person": schema.max_rows_per_person}
+        terms |= {"unit": "person", "max_rows_per_person": schema.max_rows_per_person}
 
     def opened() -> None:
         with Ledger(studio.case.ledger) as book:
-            book.open(
-                said.get("dataset", "").strip(),
-                epsilon=epsilon,
-                delta=delta,
-                relation=studio.case.terms["relation"],
-                **unit,
-            )
+            book.open(said.get("dataset", "").strip(), **terms)
 
     await _threaded(opened)
     studio.case.set_terms({"dataset": said.get("dataset", "").strip()})
@@ -251,7 +248,7 @@ async def start_audit(studio: Studio, request: Request) -> Response:
         ]
         if said.get("delta", "").strip():
             words.insert(1, f"--delta={_number('delta', said['delta'])}")
-        studio.work.start("audit", f"Audit of {own}", words, page=page)
+        studio.work.start("audit", f"Audit of {own}", words, page)
     else:
         exhibit = said.get("exhibit", "")
         studio.work.start("audit", f"Museum: {exhibit}", ["museum", "--json", "--", exhibit])
@@ -276,7 +273,7 @@ async def start_attack(studio: Studio, request: Request) -> Response:
         if said.get(name, "").strip():
             words.append(f"--{name}={min(int(_number(name, said[name])), most)}")
     words += [f"--relation={case.terms['relation']}", "--jobs=1", f"--out={page}", "--json", "--", case.data]
-    studio.work.start("attack", "Attack on the generator", words, page=page)
+    studio.work.start("attack", "Attack on the generator", words, page)
     return _onwards("/attacks")
 
 

@@ -170,8 +170,13 @@ def _environment() -> Environment:
 
     from escudo.report import prose
 
-    loader = ChoiceLoader([PackageLoader("escudo.studio"), PackageLoader("escudo.report")])
-    made = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader("escudo.studio"), PackageLoader("escudo.report")]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
     made.filters["prose"] = prose
     return made
 
@@ -296,7 +301,7 @@ def _bug(error: Exception) -> str:
     return f"This is a bug in escudo ({type(error).__name__} at {place}). Please report it with that place."
 
 
-def serve(opening: Opening, *, ready: Callable[[str], object]) -> None:
+def serve(opening: Opening, ready: Callable[[str], object]) -> None:
     """Serve the studio until it is told to end.
 
     Args:

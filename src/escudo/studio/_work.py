@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from escudo._card import plain
 from escudo.errors import InputError
 
 _CANCELLED = 128 + signal.SIGTERM
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Job:
     """A command that is running, or has run.
 
@@ -126,13 +127,9 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         """Return what a page shows of it."""
         return {
-            "number": self.number,
-            "kind": self.kind,
-            "title": self.title,
-            "state": self.state,
+            **plain(self, "number", "kind", "title", "state", "message"),
             "seconds": round(time.monotonic() - self.began, 1),
             "progress": self.progress(),
-            "message": self.message,
             "page": self.page is not None and self.process.poll() is not None and self.page.exists(),
         }
 
@@ -154,8 +151,8 @@ class Work:
         self._folder = folder
         self._jobs: list[Job] = []
 
-    def start(self, kind: str, title: str, words: Sequence[str], **more: Any) -> Job:
-        """Start a command, unless one of its kind is running.
+    def start(self, kind: str, title: str, words: Sequence[str], page: Path | None = None, **about: Any) -> Job:
+        """Start a command, unless one of its kind is running; the fields of :class:`Job` say what is told of it.
 
         Raises:
             InputError: If one is.
@@ -163,7 +160,7 @@ class Work:
         if any(job.kind == kind and job.state == "running" for job in self._jobs):
             raise InputError("one is running already; wait for it, or cancel it first.")
         number = len(self._jobs) + 1
-        job = Job(number=number, kind=kind, title=title, words=words, folder=self._folder / f"job-{number}", **more)
+        job = Job(number, kind, title, words, self._folder / f"job-{number}", page, about)
         self._jobs.append(job)
         return job
 

@@ -11,6 +11,9 @@ to is decided on the way, by what was released before: an adaptive composition o
 beforehand, which is what loss distributions bound. No number of rows is in the plan, so none has to be released or told
 for it; what depends on the number of rows below takes it from the first tables.
 
+**What is released** of a table, where neighbours have a row more or less and columns few levels, is only what smaller
+tables do not say, with far less noise for the same cost (``_residuals``). Else it is all of its counts.
+
 **A score** for each pair of columns, and for each larger table of the graph, measured before or not,
 
 .. math:: u_t = \|c_t - \hat n\, \hat p_t\|_1 - \sqrt{2/π} \sum_{cells} \min(f_t σ_t, \hat n\, \hat p_t),
@@ -18,7 +21,7 @@ for it; what depends on the number of rows below takes it from the first tables.
 how far its counts are from the model's in l1, less what would still be missed once it is measured: noise, but in cells
 that the model knows to be nearly empty no more than what is there. σ_t is the noise it would then have, together with
 what it was measured before; where it was, the score is no more than the part of its noise that is taken away, of how
-far it is. Smaller tables tell its sums, so that of its noise only the part along its own
+far it is. Smaller tables tell its sums, so that of its noise (in each direction) only the part along its own
 :math:`\prod (c_i - 1)` of :math:`\prod c_i` directions stays, :math:`f_t^2 = \prod (1 - 1/c_i)`. Model, number of rows
 and σ are public by then, so the score moves no further than the l1 norm of one contingency table, Δ. The exponential
 mechanism picks one of them, or *none*, whose score is :math:`(Δ/ε_{pick}) \ln(\text{candidates})`, half of what the
@@ -31,13 +34,14 @@ more in its pairs than they would by themselves.
 **Rounds.** A pick for every fourth column (for more of them in wide tables), then everything is fitted again. Within a
 round no cycle of pairs is closed: a pair between columns that a round has joined already looks wrong only until the
 model is fitted again. A picked table gets its part of the units that are left, and at least m of them, m = 1 to begin
-with. *None* ends the round and doubles m; three of them are the end. What is left goes to tables measured before, half
-of it to those of single columns.
+with. *None* ends the round and doubles m; three of them are the end. What is left goes to tables measured before: half
+of it to those of single columns, or, where residuals are released, to whatever it helps most (``_balance``).
 
 **How many picks** are used is a public rule of the rows: with L the noise of one table that had the whole budget, n̂
 the rows and w the columns, x = L√w/n̂, and there are w·clip(0.2/√x, 0.75, 4) picks. The first 2w of them are louder
 than the others: few rows need few picks that are right, many rows need many. So at a small n̂·ε hardly anything but
-single columns and a few pairs is measured. Tables of few cells have room for more: with y = x·r², r the mean of
+single columns and a few pairs is measured. Where residuals are released, L is the noise of one of those, s times as
+much, s being the mean of 1 - 1/c. Tables of few cells have room for more: with y = x·r², r the mean of
 √(c(c - 1)) over the columns' levels c, about the noise in the whole of a pair's table, there are up to 4w·clip(0.004/y,
 1, 2), but with them no more than 128: these are faint, and enough for nearly all pairs of 16 columns, while telling
 more pairs than that apart would need louder ones.
@@ -49,7 +53,8 @@ they were, as they ask for no number of cells.
 
 **Single columns** are always measured. Where columns have few levels, pairs of them count them as well, so that single
 columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
-that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget.
+that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget. Where pairs are
+released without their columns, these get as many units as help them more than they would help pairs (``_balance``).
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan.
 
@@ -61,7 +66,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from heapq import heapify, heapreplace
 from itertools import combinations, islice
 
@@ -71,12 +76,16 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
-from escudo.synthesis._estimation import Columns, NoisyTable, TableFits
+from escudo.synthesis._balance import Needed, columns_first
+from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, margins_of
 from escudo.synthesis._laws import Conditional, Floats, draw
 from escudo.synthesis._merging import Merged, merge
+from escudo.synthesis._residuals import Unit
 from escudo.table import CountSensitivity, PrivateTable, Schema, add_pairs, count_sensitivity, level_places
 
-UNITS_PER_COLUMN = 9
+UNITS_PER_COLUMN, RESIDUALS_PER_COLUMN = 9, 18
+"""Releases for each column: of whole tables, or of residuals, which say more and need not be as loud."""
+
 FEWEST_PICKS, LOUD_PICKS, MOST_PICKS = 0.75, 2.0, 4.0
 """Picks for each column: those that are used at least, the loud ones, and all but the faint ones."""
 
@@ -99,7 +108,7 @@ _SEED = 20_220_901  # any fixed number: the same release always gives the same m
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Adaptive:
     """What may be picked and measured: public, and fixed before a row is read.
 
@@ -111,9 +120,10 @@ class Adaptive:
         rest: What part of it the units are.
     """
 
-    unit: GaussianEvent
+    unit: Unit
     units: int
     picks: tuple[tuple[ExponentialEvent, int], ...]
+    _: KW_ONLY
     level: float
     rest: float
 
@@ -128,14 +138,14 @@ class Adaptive:
                     Plan(name, event, count=count, buys="dependence nobody stated")
                     for name, (event, count) in zip(names, self.picks, strict=False)
                 ),
-                Plan("units of noise for picked tables", self.unit, count=self.units, buys="several for a table"),
+                Plan("units of noise for picked tables", self.unit.event, count=self.units, buys="several for a table"),
             ],
         )
 
     @property
     def events(self) -> list[tuple[GaussianEvent | ExponentialEvent, int]]:
         """Everything that may be released, each with how often."""
-        return [*self.picks, (self.unit, self.units)]
+        return [*self.picks, (self.unit.event, self.units)]
 
     def passes(self, width: int) -> Passes:
         """Return how often the rows are read beside the first time, for so many columns."""
@@ -153,6 +163,9 @@ class Adaptive:
             rows: The number of rows.
         """
         varying = [size for size in sizes.values() if size > 1]
+        if self.unit.inner:
+            unknown = {name: np.full(sizes[name], np.inf) for name in scales}
+            return self.columns_first(scales, unknown, unknown, rows, alone=False)
         most = math.floor((_MOST_ONE_WAYS - ONE_WAYS) * largeness(varying) / (self.rest / self.units))
         scale, given = dict(scales), list[str]()
         while len(given) < min(most, self.units) and scale:
@@ -163,9 +176,32 @@ class Adaptive:
             scale[given[-1]] = (scale[given[-1]] ** -2.0 + self.unit.scale**-2.0) ** -0.5
         return given
 
+    def columns_first(
+        self,
+        scales: Mapping[str, float],
+        levels: Mapping[str, Floats],
+        groups: Mapping[str, Floats],
+        rows: float,
+        *,
+        alone: bool,
+    ) -> list[str]:
+        """Return the single columns that get a unit before pairs are picked, where residuals are released.
+
+        Args:
+            scales: The noise that is in each column so far.
+            levels: What each level of each column holds; infinity where nothing is known.
+            groups: The same for the groups of levels that pairs count together.
+            rows: The number of rows.
+            alone: Whether pairs are taken to speak for themselves alone, which gives columns most.
+        """
+        picks = self.used_picks([each.size for each in groups.values()], rows)
+        return columns_first(self.unit, self.units, picks, scales, levels, groups, alone=alone)
+
     def used_picks(self, sizes: Sequence[int], rows: float) -> int:
         """Return how many picks are used at most, for columns with so many levels and so many rows."""
-        return min(sum(count for _, count in self.picks), picks_wanted(self.shortage(len(sizes), rows), sizes))
+        new = sum(1 - 1 / size for size in sizes) / len(sizes) if self.unit.inner else 1.0
+        wanted = picks_wanted(self.shortage(len(sizes), rows), sizes, new=new)
+        return min(sum(count for _, count in self.picks), wanted)
 
     def shortage(self, width: int, rows: float) -> float:
         """Return x: how few rows there are for so many columns."""
@@ -198,7 +234,9 @@ class Adaptive:
         Returns:
             All tables, each once, the columns of those that were not there before, and how laws follow from them now.
         """
-        run = _Run(self, exact, released, fits, purse, candidates, advance)
+        tables = {each.columns: each for each in average_repeats(released)}
+        wider = [each for each in candidates if len(each) > 1]
+        run = _Run(self, exact, fits, purse, advance, tables, wider)
         run.measure_columns()
         run.merge()
         run.pick()
@@ -206,32 +244,55 @@ class Adaptive:
         return list(run.tables.values()), run.picked, run.fits
 
 
+@dataclass(eq=False, repr=False)
 class _Run:
-    """One run: what is measured so far and what is left to spend."""
+    """One run: what is measured so far and what is left to spend.
 
-    def __init__(
-        self,
-        terms: Adaptive,
-        exact: ExactCounts,
-        released: Sequence[NoisyTable],
-        fits: TableFits,
-        purse: Purse,
-        candidates: Sequence[Columns],
-        advance: Callable[[int], None],
-    ):
-        self.terms, self.exact, self.fits, self.purse, self.advance = terms, exact, fits, purse, advance
-        self.tables = {each.columns: each for each in average_repeats(released)}
-        self.picked: list[Columns] = []
-        self.room: dict[Columns, bool] = {}  # triples that were thought of, and whether there was room
-        self.left = terms.units
-        self.columns = [name for name, size in fits.sizes.items() if size > 1]
-        self.candidates = [each for each in candidates if len(each) > 1]
+    Attributes:
+        tables: What is measured so far, by its columns.
+        candidates: What may be picked.
+        picked: What was.
+        room: Triples that were thought of, and whether there was room.
+        kept: Of what is left, for what turns out to need it most.
+    """
+
+    terms: Adaptive
+    exact: ExactCounts
+    fits: TableFits
+    purse: Purse
+    advance: Callable[[int], None]
+    tables: dict[Columns, NoisyTable]
+    candidates: list[Columns]
+    picked: list[Columns] = field(default_factory=list)
+    room: dict[Columns, bool] = field(default_factory=dict)
+    kept: int = 0
+
+    def __post_init__(self) -> None:
+        self.left = self.terms.units
+        self.columns = [name for name, size in self.fits.sizes.items() if size > 1]
 
     def measure_columns(self) -> None:
         """Give single columns the units they need, the neediest first."""
         scales = {name: self.tables[name,].scale for name in self.columns if (name,) in self.tables}
-        for name in self.terms.for_columns(scales, self.fits.sizes, self.fits.total):
+        for table in self.tables.values() if self.terms.unit.inner else ():
+            for name, size in zip(table.columns, table.counts.shape, strict=True) if len(table.columns) > 1 else ():
+                told = size / (table.counts.size * table.scale**2)
+                scales[name] = (scales[name] ** -2.0 + told) ** -0.5
+        sizes, rows = self.fits.sizes, self.fits.total
+        if not self.terms.unit.inner:
+            for name in self.terms.for_columns(scales, sizes, rows):
+                self.measure((name,), 1)
+            return
+        tables = list(self.tables.values())
+        levels = margins_of(tables, total=rows)
+        noise = self.terms.unit.scale * math.sqrt(self.used_picks() / self.left)
+        merged = self.fits.merging(tables, noise).merged
+        groups = {name: merge((name,), levels[name], merged) for name in scales}
+        few, many = (self.terms.columns_first(scales, levels, groups, rows, alone=alone) for alone in (False, True))
+        for name in few:
             self.measure((name,), 1)
+        self.kept = max(len(many) - len(few), 0)
+        self.left -= self.kept
 
     def merge(self) -> None:
         """Settle which levels are counted together beside other columns, for the noise of the first tables picked."""
@@ -316,7 +377,10 @@ class _Run:
         return kept
 
     def use_up(self) -> None:
-        """Give what is left to what was measured: half of it to single columns."""
+        """Give what is left to what was measured: half of it to single columns, or what helps most."""
+        if self.terms.unit.inner:
+            self.settle()
+            return
         singles = Needs(each for each in self.tables.values() if len(each.columns) == 1)
         others = Needs(each for each in self.tables.values() if len(each.columns) > 1)
         for place in range(self.left):
@@ -325,24 +389,41 @@ class _Run:
             self.measure(columns, 1)
             among.renew(self.tables[columns])
 
+    def settle(self) -> None:
+        """Give what is left, and what was kept, to what needs it most, by the model as it is now."""
+        self.left, self.kept = self.left + self.kept, 0
+        laws = self.fits.drawable(list(self.tables.values()), self.picked)
+        drawn = draw(laws, {}, _WIDE_SIMULATED, np.random.default_rng(_SEED))
+        drawn |= {name: groups[drawn[name]] for name, groups in self.fits.merged.items()}
+        tables, rows = list(self.tables.values()), self.fits.total
+        margins = margins_of(tables, total=rows, merged=self.fits.merged)
+        needed = Needed(tables, self.columns, drawn, self.fits.cells, margins, rows)
+        while self.left:
+            columns = needed.neediest
+            self.measure(columns, 1)
+            needed.renew(self.tables[columns])
+
     def measure(self, columns: Columns, units: int) -> None:
         """Release a table so many times, and average."""
-        fresh = [measure(columns, self.exact[columns], self.terms.unit, self.purse) for _ in range(units)]
-        known = [self.tables[columns]] if columns in self.tables else []
-        (self.tables[columns],) = average_repeats([*known, *fresh])
+        unit, counts, again = self.terms.unit, self.exact[columns], units
+        if columns not in self.tables:
+            self.tables[columns], again = unit.measure(columns, counts, self.purse), units - 1
+        self.tables[columns] = measured_again(self.tables[columns], counts, unit, self.purse, times=again)
         self.left -= units
         self.advance(units)
 
     def scores(self, offered: Sequence[Columns], units: int) -> Floats:
         """Return how much is to be gained by measuring each of these tables with so many units."""
         laws = self.fits.drawable(list(self.tables.values()), self.picked)
-        precision = units / self.terms.unit.scale**2
-        noise, gain = np.full(len(offered), precision**-0.5), np.ones(len(offered))
+        unit, cells = self.terms.unit, self.fits.cells
+        noise, gain = np.empty(len(offered)), np.ones(len(offered))
         for place, each in enumerate(offered):
-            if each in self.tables:
-                known = self.tables[each].scale ** -2.0
-                noise[place] = (precision + known) ** -0.5
-                gain[place] = 1 - noise[place] * math.sqrt(known)
+            table = self.tables.get(each)
+            whole = table is not None and not table.inner
+            precision = units / (unit.scale if whole else unit.noise(tuple(cells[name] for name in each))) ** 2
+            known = 0.0 if table is None else table.scale**-2.0
+            noise[place] = (precision + known) ** -0.5
+            gain[place] = 1 - noise[place] * math.sqrt(known)
         found = scores(laws, {each: self.exact[each] for each in offered}, noise, gain, self.fits)
         if self.room:
             found[[place for place, each in enumerate(offered) if each in self.room]] *= _TRIPLE
@@ -392,15 +473,16 @@ def scores(
     return found
 
 
-def picks_wanted(shortage: float, sizes: Sequence[int]) -> int:
-    """Return how many picks are used, given x and the levels of each column.
+def picks_wanted(shortage: float, sizes: Sequence[int], *, new: float = 1.0) -> int:
+    """Return how many picks are used, given x, the levels of each column, and what part of its noise a residual has.
 
     >>> [picks_wanted(x, [2] * 16) for x in (0.1, 0.01, 0.001, 0.0004)], picks_wanted(0.001, [9] * 16)
     ([12, 32, 101, 128], 64)
     """
     noise = shortage * (sum(math.sqrt(size * (size - 1)) for size in sizes) / len(sizes)) ** 2
     most = MOST_PICKS * min(max(_MANY_ROWS / noise, 1.0), 2.0)
-    return max(round(len(sizes) * min(max(_PICKS / math.sqrt(shortage), FEWEST_PICKS), most)), 1)
+    picks = _PICKS / math.sqrt(shortage * new)
+    return max(round(len(sizes) * min(max(picks, FEWEST_PICKS), most)), 1)
 
 
 def faint_picks(width: int) -> int:
@@ -504,6 +586,18 @@ def measure(columns: Columns, counts: Counts, event: GaussianEvent, purse: Purse
     return NoisyTable(columns, np.asarray(noisy, dtype=np.float64), event.scale)
 
 
+def measured_again(table: NoisyTable, counts: Counts, unit: Unit, purse: Purse, *, times: int = 1) -> NoisyTable:
+    """Return a table averaged with more releases of it: whole ones, where it is one of several columns and whole.
+
+    Of a single column only what is beside the number of rows is measured again, where that costs less: nothing else of
+    it is used, as the number of rows is fixed (``_estimation``).
+    """
+    whole = len(table.columns) > 1 and not table.inner
+    fresh = [unit.measure(table.columns, counts, purse, whole=whole) for _ in range(times)]
+    (found,) = average_repeats([table, *fresh])
+    return found
+
+
 def moved(between: Neighbours | Event) -> CountSensitivity:
     """Return how far one row or person moves one contingency table, between the tables of which something is stated."""
     rows = between.max_rows_per_person
@@ -519,7 +613,8 @@ def average_repeats(tables: Sequence[NoisyTable]) -> list[NoisyTable]:
     for columns, same in several.items():
         precision = np.array([table.scale**-2.0 for table in same])
         counts = sum(weight * table.counts for weight, table in zip(precision, same, strict=True)) / precision.sum()
-        result.append(NoisyTable(columns, np.asarray(counts), float(precision.sum() ** -0.5)))
+        inner = all(table.inner for table in same)
+        result.append(NoisyTable(columns, np.asarray(counts), float(precision.sum() ** -0.5), inner))
     return result
 
 

@@ -227,7 +227,7 @@ def _shares(
     for (name, column), counts in zip(columns.items(), counted, strict=True):
         noisy = measure((name,), counts[: column.bins], events[name], purse)
         total = max(float(noisy.counts.sum()), 1.0)
-        found[name] = margins_of([noisy], total=total)[name] / total, noisy.scale / total
+        found[name] = margins_of([noisy], total)[name] / total, noisy.scale / total
     return found
 
 

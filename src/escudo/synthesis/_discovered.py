@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import combinations
 from typing import Any, cast
 
@@ -48,19 +48,21 @@ from escudo.causal import CausalGraph, first_cycle
 from escudo.discovery import METHODS, Constraints, GraphQuestion, constraints_of
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, Event, GaussianEvent, Neighbours, Passes, Plan, RepeatedEvent, calibrate
-from escudo.synthesis._adaptive import Needs, average_repeats, measure
+from escudo.privacy import Budget, Event, Neighbours, Passes, Plan, RepeatedEvent, calibrate
+from escudo.synthesis._adaptive import Needs, measured_again
 from escudo.synthesis._bins import with_bins
+from escudo.synthesis._budget import above_zero
 from escudo.synthesis._estimation import Columns, NoisyTable, Pair
 from escudo.synthesis._forecast import Forecast
 from escudo.synthesis._found import Following, parents_along, prepare_found
-from escudo.synthesis._generators import Chosen, Prepared, Synthesis, above_zero, choose, neighbours_of
+from escudo.synthesis._generators import Chosen, Prepared, Synthesis, choose, neighbours_of
 from escudo.synthesis._laws import Conditional, draw
 from escudo.synthesis._linear import Linear, numeric_columns
-from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, noise_told, shares_of, table_event
+from escudo.synthesis._marginals import Fitted, PreparedMarginals, cells_of, noise_told, shares_of
 from escudo.synthesis._merging import Merged
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moments import Moments
+from escudo.synthesis._residuals import Unit
 from escudo.synthesis._structure import graph_of, structure_of, with_lines
 from escudo.table import PrivateTable, Schema
 
@@ -75,7 +77,7 @@ _FULL = 0.05  # a family's table has at most this many cells for each row,
 _SMALL = 64  # or this many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedDiscovered:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -89,7 +91,8 @@ class PreparedDiscovered:
 
     schema: Schema
     table: PreparedMarginals
-    ends: GaussianEvent
+    ends: Unit
+    _: KW_ONLY
     several: int
     known: Constraints
 
@@ -99,7 +102,7 @@ class PreparedDiscovered:
         directions = []
         if self.several:
             more = "or more of the others"
-            directions.append(Plan("tables that tell directions", self.ends, count=self.several, buys=more))
+            directions.append(Plan("tables that tell directions", self.ends.event, count=self.several, buys=more))
         return Plan(
             "marginals",
             children=[
@@ -155,7 +158,7 @@ class PreparedDiscovered:
 
     def _find(self, fitted: Fitted) -> Found:
         says = Information(fitted.fits.drawable(fitted.tables, fitted.pairs), fitted.fits.merged)
-        return find(self.schema.names, says, fitted.tables, fitted.fits.total, self.known)
+        return find(self.schema.names, says, fitted.fits.completed(fitted.tables), fitted.fits.total, self.known)
 
     def _with_ends(self, purse: Purse, fitted: Fitted) -> Fitted:
         """Measure the ends of triples whose directions hang on them; what is left over goes to the other tables."""
@@ -164,19 +167,19 @@ class PreparedDiscovered:
         wanted: list[Columns] = []
         if self.several:
             says = Information(fits.drawable(fitted.tables, fitted.pairs), fits.merged)
-            found = find(self.schema.names, says, fitted.tables, fits.total, self.known)
+            found = find(self.schema.names, says, fits.completed(fitted.tables), fits.total, self.known)
             for pair in found.ends:
-                telling = says.tells(*pair, rows=fits.total, noise=self.ends.scale)
+                shape = tuple(fits.cells[name] for name in pair)
+                telling = says.tells(*pair, rows=fits.total, noise=self.ends.noise(shape))
                 if telling and len(wanted) < self.several and fits.still_holds(pairs, pair):
                     pairs.append(pair)
                     wanted.append(pair)
         for columns in wanted:
-            tables[columns] = measure(columns, fitted.exact[columns], self.ends, purse)
+            tables[columns] = self.ends.measure(columns, fitted.exact[columns], purse)
         needs = Needs(tables.values())
         for _ in range(self.several - len(wanted)):
             needy = needs.neediest
-            fresh = measure(needy, fitted.exact[needy], self.ends, purse)
-            (tables[needy],) = average_repeats([tables[needy], fresh])
+            tables[needy] = measured_again(tables[needy], fitted.exact[needy], self.ends, purse)
             needs.renew(tables[needy])
         return Fitted(list(tables.values()), pairs, fits, fitted.exact)
 
@@ -184,7 +187,7 @@ class PreparedDiscovered:
 # ---- the graph, from what was released
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """A graph that was read off a fitted law.
 
@@ -199,6 +202,7 @@ class Found:
     graph: CausalGraph
     parents: Mapping[str, tuple[str, ...]]
     edges: Mapping[Pair, float]
+    _: KW_ONLY
     directions: Mapping[Pair, float]
     ends: Sequence[Pair]
 
@@ -266,7 +270,7 @@ def find(
     sure = {pair: _score(strength[pair], bound.get(pair, _LEAST)) if pair not in must else 1.0 for pair in joined}
     arrows, lines, directions, ends = _directions(names, joined, apart, bound, says, known)
     graph = CausalGraph.from_edges(sorted(arrows), nodes=tuple(names), undirected=lines)
-    return Found(graph=graph, parents=parents_along(graph), edges=sure, directions=directions, ends=ends)
+    return Found(graph, parents_along(graph), sure, directions=directions, ends=ends)
 
 
 def _directions(
@@ -491,16 +495,16 @@ class DiscoveredSynthesis:
         several = max(round(_ENDS_PER_COLUMN * len(shares.one_ways)), 1) if shares.candidates else 0
         kept = 1 - ORIENTATION if several else 1.0
 
-        def ends(level: float) -> GaussianEvent:
-            return table_event(neighbours, level * math.sqrt(max(several, 1) / ORIENTATION))
+        def ends(level: float) -> Unit:
+            return Unit.of(neighbours, level * math.sqrt(max(several, 1) / ORIENTATION), shares.largeness)
 
         def events(level: float) -> list[Event]:
             tables = shares.events(level / math.sqrt(kept))
-            return [*tables, *([RepeatedEvent(event=ends(level), count=several)] if several else [])]
+            return [*tables, *([RepeatedEvent(event=ends(level).event, count=several)] if several else [])]
 
         level = calibrate(events, budget)
         table = PreparedMarginals(schema, shares, structure, paired, level / math.sqrt(kept), budget)
-        return PreparedDiscovered(schema=schema, table=table, ends=ends(level), several=several, known=known)
+        return PreparedDiscovered(schema, table, ends(level), several=several, known=known)
 
 
 def prepare_discovered(

@@ -202,14 +202,13 @@ def effect_range(model: CausalModel, treatment: str, outcome: str, confidence: f
             raise
         effects = _by_reading(model, treatment, outcome, readings)
     causes = (model.graph.parents(treatment),) if readings is None else readings
-    if sure is None:
-        return EffectRange(effects=effects, causes=causes)
     others = []
-    with tracking("Fitting again", total=REFITS) as advance:
-        for other in refitted(model):
-            one = (model_effect(other, treatment, outcome),) if readings is None else ()
-            others.append(one or _by_reading(other, treatment, outcome, readings or ()))
-            advance(1)
+    if sure is not None:
+        with tracking("Fitting again", total=REFITS) as advance:
+            for other in refitted(model):
+                one = (model_effect(other, treatment, outcome),) if readings is None else ()
+                others.append(one or _by_reading(other, treatment, outcome, readings or ()))
+                advance(1)
     return EffectRange(effects=effects, causes=causes, confidence=sure, others=tuple(others))
 
 
@@ -258,7 +257,7 @@ def refitted(model: CausalModel) -> Iterator[CausalModel]:
     if not _alike(prepared.plan, model.plan):
         raise InputError(_cannot("the model was made with options of its own, or of a graph that was found"))
     # A model's rows vary less than rows of a table do (they are drawn in strata), so they are drawn from once more.
-    pool, rng = model.sample(max(rows, _POOL), seed=0), np.random.default_rng(0)
+    pool, rng = model.sample(max(rows, _POOL), seed=0, frame="polars"), np.random.default_rng(0)
     for number in range(REFITS):
         frame = pool[rng.integers(pool.height, size=rows)]
         table = PrivateTable(frame, schema, relation=guarantee.relation, rows=rows)

@@ -87,11 +87,18 @@ class NoisyTable:
     """A released contingency table: its columns, the noisy counts, and the standard deviation of the noise.
 
     Of one column it has a cell for each level; of several, for each group of those that are merged (``_merging``).
+
+    Attributes:
+        columns: Its columns.
+        counts: The noisy counts.
+        scale: The standard deviation of the noise, in each direction that was measured.
+        inner: Whether only its residual was (``_residuals``): its sums over fewer columns say nothing.
     """
 
     columns: Columns
     counts: Floats
     scale: float
+    inner: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ class TableFits:
         """
         named = {name for columns in self.tables if len(columns) > 1 for name in columns}
         named |= {name for child, several in self.parents.items() if several for name in (child, *several)}
-        margins = margins_of(tables, total=self.total)
+        margins = margins_of(tables, self.total)
         groups = {
             name: groups_of(margins[name], levels, noise)
             for name, levels in self.ordered.items()
@@ -145,8 +152,12 @@ class TableFits:
 
     def agreed(self, tables: Sequence[NoisyTable], *, roughly: bool = False) -> list[NoisyTable]:
         """Return the tables brought to agreement; roughly, where only a score is made of them."""
-        sweeps = _FEW_SWEEPS if roughly else _SWEEPS
-        return agreeing(tables, total=self.total, sweeps=sweeps, merged=self.merged)
+        return agreeing(tables, self.total, sweeps=_FEW_SWEEPS if roughly else _SWEEPS, merged=self.merged)
+
+    def completed(self, tables: Sequence[NoisyTable]) -> list[NoisyTable]:
+        """Return the tables with the sums that others say they have, where only their residuals were measured."""
+        margins = margins_of(tables, total=self.total, merged=self.merged)
+        return completed(tables, {name: merge((name,), margin, self.merged) for name, margin in margins.items()})
 
     def laws(self, agreed: Sequence[NoisyTable]) -> dict[str, Conditional]:
         """Return each column's law given its parents."""
@@ -176,7 +187,7 @@ class TableFits:
         Where rows follow the arrows, pairs are open arrows: one for each effect.
         """
         if not self.follows_arrows:
-            return Room(self, pairs, exactly=exactly).holds
+            return Room(self, pairs, exactly).holds
         taken, known = {pair[1] for pair in pairs}, set(self.tables)
         return lambda columns: columns in known or (columns in self.open_arrows and columns[1] not in taken)
 
@@ -217,7 +228,7 @@ def total_of(tables: Sequence[NoisyTable]) -> float:
 # ---- tables that agree
 
 
-def margins_of(tables: Sequence[NoisyTable], *, total: float, merged: Merged | None = None) -> dict[str, Floats]:
+def margins_of(tables: Sequence[NoisyTable], total: float, merged: Merged | None = None) -> dict[str, Floats]:
     """Return how many rows have each level of each column: all tables' sums, averaged before anything is cut.
 
     Args:
@@ -232,17 +243,17 @@ def margins_of(tables: Sequence[NoisyTable], *, total: float, merged: Merged | N
     """
     sums: dict[str, list[tuple[float, Floats]]] = {}
     for table in tables:
-        for name in table.columns:
+        for name in () if table.inner and len(table.columns) > 1 else table.columns:
             part = sums_over(table.columns, table.counts, (name,))
             sums.setdefault(name, []).append((part.size / (table.counts.size * table.scale**2), part))
     found = {}
     for name, parts in sums.items():
         mean = _with_groups(parts, merged[name]) if merged and name in merged else weighted_mean(parts)[1]
-        found[name] = nearest_margins(mean[None, :], total=total)[0]
+        found[name] = nearest_margins(mean[None, :], total)[0]
     return found
 
 
-def nearest_margins(sums: Floats, *, total: float) -> Floats:
+def nearest_margins(sums: Floats, total: float) -> Floats:
     """Return for each row of sums the nearest that is not negative and adds up to the total."""
     nearest: Floats = np.maximum(sums - _shifts(sums, np.full(len(sums), total))[:, None], 0.0)
     return nearest
@@ -269,7 +280,7 @@ def _with_groups(parts: Sequence[tuple[float, Floats]], groups: Groups) -> Float
 
 
 def agreeing(
-    tables: Sequence[NoisyTable], *, total: float, sweeps: int = _SWEEPS, merged: Merged | None = None
+    tables: Sequence[NoisyTable], total: float, *, sweeps: int = _SWEEPS, merged: Merged | None = None
 ) -> list[NoisyTable]:
     """Return the nearest tables that hold nothing negative, have the fixed margins, and agree on what they share.
 
@@ -285,8 +296,9 @@ def agreeing(
     [[7.33, 2.67], [[4.0, 0.0], [3.33, 2.67]]]
     """
     merged = merged or {}
-    levels = margins_of(tables, total=total, merged=merged)
+    levels = margins_of(tables, total, merged)
     margins = {name: merge((name,), margin, merged) for name, margin in levels.items()}
+    tables = completed(tables, margins)
     shared = _shared([table.columns for table in tables])
     joined = {place for _, holders in shared for place in holders}
     found = [t.counts if place in joined else _settled(t, margins, sweeps) for place, t in enumerate(tables)]
@@ -297,6 +309,50 @@ def agreeing(
         NoisyTable(table.columns, spread(table.columns, counts, levels, merged), table.scale)
         for table, counts in zip(tables, found, strict=True)
     ]
+
+
+def completed(tables: Sequence[NoisyTable], margins: Mapping[str, Floats]) -> list[NoisyTable]:
+    """Return the tables with what smaller ones say put in where only residuals were measured.
+
+    Args:
+        tables: Noisy tables, each of other columns.
+        margins: How many rows each group of levels of each column has.
+
+    Of two columns, the sums are those of the margins; of three, interactions of pairs are those of their tables.
+    """
+    if not any(table.inner for table in tables):
+        return list(tables)
+    known = {frozenset(table.columns): table for table in tables}
+    found = []
+    for table in tables:
+        if not table.inner or len(table.columns) == 1:
+            found.append(table)
+            continue
+        counts = table.counts
+        for axes in range(len(table.columns)):
+            for part in combinations(table.columns, axes):
+                if (told := _own(part, known, margins)) is not None:
+                    shape = [
+                        size if name in part else 1 for name, size in zip(table.columns, counts.shape, strict=True)
+                    ]
+                    counts = counts + told.reshape(shape) * (told.size / counts.size)
+        found.append(replace(table, counts=counts))
+    return found
+
+
+def _own(columns: Columns, known: Mapping[frozenset[str], NoisyTable], margins: Mapping[str, Floats]) -> Floats | None:
+    """Return what a table says that no smaller one does, of all its cells; None where nothing is known."""
+    if len(columns) == 0:
+        return np.array(next(iter(margins.values())).sum())
+    if len(columns) == 1:
+        counts = margins[columns[0]]
+    elif (table := known.get(frozenset(columns))) is not None:
+        counts = table.counts.transpose([table.columns.index(name) for name in columns])
+    else:
+        return None
+    for axis in range(counts.ndim):
+        counts = counts - counts.mean(axis=axis, keepdims=True)
+    return counts
 
 
 def _settled(table: NoisyTable, margins: Mapping[str, Floats], sweeps: int) -> Floats:
@@ -577,7 +633,7 @@ class Room:
         exactly: Whether a pair for which no room is seen at once is tried by arranging everything anew.
     """
 
-    def __init__(self, fits: TableFits, pairs: Sequence[Columns], *, exactly: bool):
+    def __init__(self, fits: TableFits, pairs: Sequence[Columns], exactly: bool):
         self._fits, self._pairs, self._exactly = fits, list(pairs), exactly
         given = fits.given(pairs)
         assert given is not None

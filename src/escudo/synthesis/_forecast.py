@@ -14,23 +14,32 @@ noise a few times, from a fixed seed, and is brought to agreement with its margi
 
 **Units and picks.** Where a part of the budget goes is decided on the way (``_adaptive``): which pairs are picked,
 which tables get more. What single columns get by rule is known. Of the rest, single columns are taken to get a tenth,
-tables of families three tenths, where there are any, and pairs that are picked what is left: two thirds of the picks
-that the rows allow without a graph, a quarter of them beside one, shared out evenly. Where triples may be picked, a
-fifth of that goes to them, and they count their pairs. These shares are round numbers from releases of networks of
-``benchmarks/forecast.py``; the real tables there had no part in them.
+tables of families three tenths, where there are any, and pairs that are picked what is left, shared out evenly: u, a
+number of pairs that is 0.85 of the picks that the rows allow without a graph and a quarter of them beside one, meets
+:math:`N (1 - e^{-u/N})` of N pairs, as some are met again. Where triples may be picked, a fifth of that goes to them,
+and they count their pairs. A pair that several tables hold is as precise as all of them make it. These shares are round
+numbers from releases in ``benchmarks/forecast.py``, which says on which tables.
 
 **Moments** (:class:`MeasuredMoments`) are not tables. They count levels and pairs of levels without the first, each
 once: the first level has what is left of the rows, and no pair counts its columns again. Clipping is undone, which
-raises the noise with what it undoes. Each level is then fitted as the most likely one under the prior that a fit begins
-with, and what joins two levels beyond their margins likewise: where noise is loud, rare levels come out more often
-than they are, and arrows weaker. What columns of this table are like is learnt in a fit, but not known before. The
-clip bound follows the number of levels beside the first that a row has. In the stand-in the first of two levels is the
-common one, as generator ``moments`` has it ("on" is the second); of more levels, any may be. Where the first of two is
-the rare one throughout, as in the network ``asia``, rows are longer, and errors about twice what is forecast.
+raises the noise with what it undoes. Levels are then settled as a fit does it (``_moment_family``), and what joins two
+of them beyond their margins is the most likely under the prior that a fit begins with: where noise is loud, arrows come
+out weaker than they are. The clip bound follows the number of levels beside the first that a row has. In the stand-in
+the first of two levels is the common one, as generator ``moments`` has it ("on" is the second); of more levels, any may
+be. Where the first of two is the rare one throughout, as in the network ``asia``, rows are longer, and errors two to
+four times what is forecast; the forecast says so.
 
 **Without a graph**, columns are forecast as with one. Which pairs will be measured nobody can know before; so for
 every pair it is said how much it errs *if* it is. A pair that is not picked errs by about as much as its two columns
-depend on each other, less what goes through others, and that is private.
+depend on each other, less what goes through others, and that is private. For their mean each pair counts by how likely
+it is to be picked: where its columns depend on each other by more than it would err, e. Of how many pairs that holds is
+not known; it is taken to be :math:`τ / (τ + e)` with τ = 0.5 %. Where noise is small, that is the plain mean over all
+pairs, and where it is loud, the harmonic mean: nobody measures two columns of 20 levels to find noise.
+
+**Neighbouring levels** that are counted together where no arrow names them (``_merging``) have less noise, but what
+differs within a group is lost, and that is private. The groups are made so that the one is about as much as the other,
+and a pair of ordered columns is forecast as if it had none: on five tables at three ε that gave 0.7 to 1.6 times what
+was seen, while the noise of groups alone gave 0.4 to 1.0 times.
 
 **Other ε** (:meth:`Forecast.at`). The noise is taken to be that of one Gaussian mechanism, by whose exact curve it is
 scaled. That needs no loss distribution, so that a curve is drawn and an ε found at once.
@@ -38,17 +47,17 @@ scaled. That needs no loss distribution, so that a curve is drawn and an ε foun
 **After a release** (:func:`stated_errors`) the same is computed from the noise that every table has got in the end and
 from the released law in place of the stand-in. That is post-processing.
 
-**What is left out**: that neighbouring levels are counted together where no arrow names them (``_merging``), which
-makes pairs of ordered columns err less than is forecast; arrows that are missing from the graph, the spread of numbers
-within their bins, rows beyond ``max_rows_per_person`` that take no part, and everything about networks and straight
-lines, for which there is no forecast.
+**What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
+``max_rows_per_person`` that take no part, and everything about networks and straight lines, for which there is no
+forecast.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -73,8 +82,9 @@ from escudo.privacy import (
 )
 from escudo.synthesis._estimation import Columns, Pair, nearest_margins, settled, weighted_mean
 from escudo.synthesis._laws import Floats, draw
-from escudo.synthesis._moment_family import FIRST_PRIORS
+from escudo.synthesis._moment_family import FIRST_PRIORS, likely_shares
 from escudo.synthesis._moment_statistics import UNIT, row_squares
+from escudo.synthesis._residuals import length_of_a_row
 
 if TYPE_CHECKING:
     from escudo.synthesis._marginals import PreparedMarginals
@@ -90,15 +100,16 @@ CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 _FOR_COLUMNS, _FOR_FAMILIES = 0.1, 0.3  # of the units that no rule gives away
 _FOR_TRIPLES = 0.2  # of what is picked, where triples may be
-_PICKED, _PICKED_BESIDE = 2 / 3, 1 / 4  # of the picks that rows allow: without a graph, and beside one
+_PICKED, _PICKED_BESIDE = 0.85, 1 / 4  # of the picks that rows allow: without a graph, and beside one
+_DEPENDENCE = 0.005  # half of all pairs of columns depend on each other by more
 _SKEW = 2.0  # of the stand-in
+_ON = (-2.5, 2.0)  # mean and deviation of its log-odds of second levels, of two, in moments
 _CELLS = 96  # so many cells with noise, of which the mean is taken
 _FEWEST, _MOST = 2, 32  # times that a table gets noise
 _SWEEPS = 30
 _SEED = 20_260_117  # any fixed number: the same question always gets the same answer
 _DRAWN = 2**14
 _STEPS = 40
-_FARTHEST = 20.0  # log-odds
 _FITTED = 1024  # times that a level gets noise
 _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
 
@@ -106,7 +117,7 @@ _LEAST_EPSILON, _MOST_EPSILON = 1e-3, 100.0
 # ---- what will be measured
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Measured:
     """What is or will be known of a table, each with how loud its noise is.
 
@@ -116,13 +127,18 @@ class Measured:
         tables: The standard deviation of the noise in a cell, in rows, of each table.
         pairs: The pairs of columns to forecast.
         picked: The noise in a cell of a pair that is picked on the way; None where none is.
+        inner: Whether only residuals are released of what is picked (``_residuals``), which say nothing of columns.
+        residuals: Tables that were released so.
     """
 
     sizes: Mapping[str, int]
     rows: float
     tables: Mapping[Columns, float]
+    _: KW_ONLY
     pairs: Sequence[Pair]
     picked: float | None = None
+    inner: bool = False
+    residuals: Collection[Columns] = ()
 
     @property
     def stated(self) -> bool:
@@ -143,7 +159,7 @@ class Measured:
         """The tables that hold each column, each with how precisely it counts a level."""
         found: dict[str, list[tuple[Columns, float]]] = {}
         for columns, scale in self.tables.items():
-            for name in columns:
+            for name in () if columns in self.residuals else columns:
                 found.setdefault(name, []).append((columns, self.sizes[name] / (self.cells(columns) * scale**2)))
         return found
 
@@ -158,6 +174,7 @@ class Measured:
             for name, size in self.sizes.items()
         }
         pairs: dict[Pair, float] = {}
+        told, best = dict[Pair, float](), dict[Pair, float]()
         places: dict[frozenset[str], list[int]] = {}
         for place, pair in enumerate(self.pairs):
             places.setdefault(frozenset(pair), []).append(place)
@@ -166,14 +183,21 @@ class Measured:
             inside = tuple(self.pairs[place] for place in sorted(place for each in within for place in each))
             if not inside:
                 continue
-            for pair, error in zip(inside, self._of(table, scale, inside, law_of), strict=True):
-                pairs[pair] = min(error, pairs.get(pair, math.inf))
+            missed = self._of(table, scale, inside, law_of, inner=table in self.residuals)
+            for pair, error in zip(inside, missed, strict=True):
+                precision = self.cells(pair) / (self.cells(table) * scale**2)
+                told[pair] = told.get(pair, 0.0) + precision
+                if error < pairs.get(pair, math.inf):
+                    pairs[pair], best[pair] = error, precision
+        for pair, precision in best.items():  # other tables that hold both columns help the one that tells most
+            pairs[pair] *= math.sqrt(precision / told[pair])
         for pair in self.pairs:
             varying = tuple(name for name in pair if self.sizes[name] > 1)
             if len(varying) < 2:
                 pairs[pair] = columns[varying[0]] if varying else 0.0
             elif pair not in pairs and self.picked is not None:
-                (pairs[pair],) = self._of(pair, self.picked, (pair,), law_of)
+                new = length_of_a_row(tuple(self.sizes[name] for name in pair)) if self.inner else 1.0
+                (pairs[pair],) = self._of(pair, self.picked * new, (pair,), law_of, inner=self.inner)
         return columns, {pair: pairs[pair] for pair in self.pairs if pair in pairs}
 
     def _of(
@@ -182,10 +206,13 @@ class Measured:
         scale: float,
         inside: tuple[Columns, ...],
         law_of: Callable[[Columns], Floats] | None,
+        *,
+        inner: bool = False,
     ) -> tuple[float, ...]:
-        """Return the errors of some pairs in a table with so much noise."""
+        """Return the errors of some pairs in a table with so much noise, or of which only the residual was released."""
         margins = tuple(self.margin(name, beside=table) / self.rows for name in table)
-        return _missed(self._law(table, law_of), scale / self.rows, margins, inside, table)
+        places = tuple(tuple(table.index(name) for name in columns) for columns in inside)
+        return _missed_sums(self._law(table, law_of), scale / self.rows, margins, places, inner=inner)
 
     def _law(self, columns: Columns, law_of: Callable[[Columns], Floats] | None) -> _Law:
         shape = tuple(self.sizes[name] for name in columns)
@@ -210,14 +237,6 @@ class _Law:
         return law
 
 
-def _missed(
-    law: _Law, scale: float, margins: tuple[float, ...], inside: tuple[Columns, ...], table: Columns
-) -> tuple[float, ...]:
-    """Return by how much the sums over some columns of a table are missed, once it is noised and fitted."""
-    places = tuple(tuple(table.index(name) for name in columns) for columns in inside)
-    return _missed_sums(law, scale, margins, places)
-
-
 @lru_cache(maxsize=4096)
 def _missed_column(law: _Law, scale: float) -> float:
     """Return by how much a column is missed, counted with so much noise: many times over, and all at once."""
@@ -225,7 +244,7 @@ def _missed_column(law: _Law, scale: float) -> float:
     several = 4 * _times(shares)
     noisy = shares + scale * rng.standard_normal((several, shares.size))
     weight = shares.size / (shares.size * scale**2)  # of one table alone: as margins_of would round
-    fitted = nearest_margins(weight * noisy / weight, total=1.0)
+    fitted = nearest_margins(weight * noisy / weight, 1.0)
     return float(np.add.accumulate(np.abs(fitted - shares).sum(axis=1) / 2)[-1] / several)
 
 
@@ -235,9 +254,12 @@ def _times(shares: Floats) -> int:
 
 @lru_cache(maxsize=4096)
 def _missed_sums(
-    law: _Law, scale: float, margins: tuple[float, ...], inside: tuple[tuple[int, ...], ...]
+    law: _Law, scale: float, margins: tuple[float, ...], inside: tuple[tuple[int, ...], ...], *, inner: bool
 ) -> tuple[float, ...]:
-    """Return how far sums over some axes are missed, over many draws of the noise at once."""
+    """Return how far sums over some axes are missed, over many draws of the noise at once, once all is fitted.
+
+    With ``inner`` the table says nothing of its columns, which are counted elsewhere.
+    """
     shares, several = law.shares, _times(law.shares)
     counted = [axis for axis, noise in enumerate(margins) if math.isfinite(noise)]
     ends = np.cumsum([shares.size, *(shares.shape[axis] for axis in counted)])
@@ -248,11 +270,12 @@ def _missed_sums(
     wanted = []
     for axis, size in enumerate(shares.shape):
         beside = tuple(other for other in range(shares.ndim) if other != axis)
-        parts = [(size / (shares.size * scale**2), np.add.reduce(noisy, axis=tuple(1 + other for other in beside)))]
+        own = np.add.reduce(noisy, axis=tuple(1 + other for other in beside))
+        parts = [] if inner and axis in apart else [(size / (shares.size * scale**2), own)]
         if axis in apart:
             known = np.add.reduce(shares, axis=beside) + margins[axis] * apart[axis]
             parts.append((size / (size * margins[axis] ** 2), known))
-        wanted.append(nearest_margins(weighted_mean(parts)[1], total=1.0))
+        wanted.append(nearest_margins(weighted_mean(parts)[1], 1.0))
     missed = settled(noisy, scale, wanted, _SWEEPS) - shares
     found = []
     for axes in inside:
@@ -272,12 +295,14 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
         large, event = moments
         one = event.scale / _one_row(large.layout.largest_square)
         scales |= {pair: one for pair in large.layout.pairs if pair not in scales}
-    picked = None
+    picked, inner = None, False
     if (adaptive := shares.adaptive(level)) is not None:
-        width, unit = len(shares.one_ways), adaptive.unit.scale
+        width, unit = len(shares.one_ways), adaptive.unit
+        inner = unit.inner
 
         def add(columns: Columns, units: float) -> None:
-            scales[columns] = (scales[columns] ** -2.0 + units * unit**-2.0) ** -0.5
+            once = unit.noise((sizes[columns[0]],)) if len(columns) == 1 else unit.scale  # a graph's tables stay whole
+            scales[columns] = (scales[columns] ** -2.0 + units * once**-2.0) ** -0.5
 
         by_rule = adaptive.for_columns({name: scales[name,] for (name,) in shares.one_ways}, sizes, rows)
         for name in by_rule:
@@ -292,17 +317,19 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
         several = adaptive.used_picks([sizes[name] for (name,) in shares.one_ways], rows) * (
             _PICKED_BESIDE if families else _PICKED
         )
-        several = max(min(several, math.comb(width, 2)), 1.0)
+        every = max(math.comb(width, 2), 1)
+        several = max(-every * math.expm1(-several / every), 1.0)  # so many are hit, as some are hit again
         triples = rest * _FOR_TRIPLES if adaptive.picks_triples(width, rows) else 0.0
-        for (name,) in shares.one_ways:  # what is picked counts its columns, too, and a triple its three pairs
+        for (name,) in () if inner else shares.one_ways:  # a picked table counts its columns, a triple its three pairs
             others = [1 / sizes[other] for (other,) in shares.one_ways if other != name]
             other = sum(others) / len(others)
             add((name,), (2 * (rest - triples) + 3 * triples * other) * other / width)
         each = sum(1 / sizes[name] for (name,) in shares.one_ways) / width
-        picked = unit / math.sqrt(max((rest - triples + 3 * triples * each) / several, 1e-9))
+        told = rest - triples + (0.0 if inner else 3 * triples * each)
+        picked = unit.scale / math.sqrt(max(told / several, 1e-9))
     named = any(parents for parents in prepared.structure.parents.values())
     pairs = arrows if named else list(combinations(prepared.schema.names, 2))
-    return Measured(sizes=sizes, rows=rows, tables=scales, pairs=pairs, picked=picked)
+    return Measured(sizes, rows, scales, pairs=pairs, picked=picked, inner=inner)
 
 
 def measured_moments(prepared: PreparedMoments, rows: float, louder: float = 1.0) -> MeasuredMoments:
@@ -318,7 +345,7 @@ def measured_moments(prepared: PreparedMoments, rows: float, louder: float = 1.0
         lost = float(codes.sum() / max((codes * kept[:, None]).sum(), 1e-9))
     precision = sum(event.scale**-2.0 for event in (prepared.sums, prepared.again) if event is not None)
     scale = louder * precision**-0.5 * lost / _one_row(square)
-    return MeasuredMoments(sizes=layout.sizes, rows=rows, scale=scale, pairs=layout.pairs)
+    return MeasuredMoments(layout.sizes, rows, scale, pairs=layout.pairs)
 
 
 def _common(size: int) -> float:
@@ -331,7 +358,7 @@ def _one_row(square: int) -> float:
     return 2.0 * math.isqrt(UNIT**2 // square)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MeasuredMoments:
     """What is or will be known of a table by its moments: how often levels but the first occur, alone and in pairs.
 
@@ -345,59 +372,68 @@ class MeasuredMoments:
     sizes: Mapping[str, int]
     rows: float
     scale: float
+    _: KW_ONLY
     pairs: Sequence[Pair]
     stated: ClassVar[bool] = True
 
     def errors(self) -> tuple[dict[str, float], dict[Pair, float]]:
         """Return the expected error of each column and each pair."""
-        noise = self.scale / self.rows
-        columns = {name: _missed_levels(size, noise, self.rows)[2] for name, size in self.sizes.items()}
+        kinds, noise = tuple(sorted(Counter(self.sizes.values()).items())), self.scale / self.rows
+        levels = _missed_levels(kinds, noise)
+        errors = {size: float(np.abs(off).sum(axis=1).mean() / 2) for size, (_, off) in levels.items()}
+        columns = {name: errors[size] for name, size in self.sizes.items()}
         pairs = {
-            pair: _missed_moments(self.sizes[pair[0]], self.sizes[pair[1]], noise, self.rows) for pair in self.pairs
+            (cause, effect): _missed_moments(self.sizes[cause], self.sizes[effect], kinds, noise, self.rows)
+            for cause, effect in self.pairs
         }
         return columns, pairs
 
 
-@lru_cache(maxsize=512)
-def _missed_levels(size: int, noise: float, rows: float) -> tuple[Floats, Floats, float]:
-    """Return shares of a column's levels, many times, what is fitted less these, and by how much it misses them.
+@lru_cache(maxsize=64)
+def _missed_levels(kinds: tuple[tuple[int, int], ...], noise: float) -> dict[int, tuple[Floats, Floats]]:
+    """Return shares of the levels of columns of each size, many times, and what is settled less these.
 
-    Each level but the first is measured by itself, and fitted as the most likely one under a normal prior of its
-    log-odds; the first has what is left.
+    Each level but the first is measured by itself, and settled among all levels as a fit does; the first has what is
+    left. Columns have a part in that by how many there are of their size.
     """
     rng = np.random.default_rng(_SEED)
-    shares = np.tile(_Law((size,)).shares, (_FITTED, 1))
-    if size > 2:
-        shares = rng.permuted(shares, axis=1)
-    seen = shares[:, 1:] + noise * rng.standard_normal((_FITTED, size - 1))
-    near = np.clip(seen, 0.0, 1.0)
-    variance = noise**2 + near * (1 - near) / rows + rows**-2.0
-    mean, spread = FIRST_PRIORS["root"]
-    low, high = np.full(seen.shape, -_FARTHEST), np.full(seen.shape, _FARTHEST)
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        share = expit(middle)
-        above = (middle - mean) / spread**2 > (seen - share) * share * (1 - share) / variance
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    fitted = expit(high)
-    fitted /= np.maximum(fitted.sum(axis=1, keepdims=True), 1.0)
-    off = np.concatenate([1 - fitted.sum(axis=1, keepdims=True), fitted], axis=1) - shares
-    return shares, off, float(np.abs(off).sum(axis=1).mean() / 2)
+    width = sum(count for _, count in kinds)
+    shares = {}
+    for size, count in kinds:
+        several = np.tile(_Law((size,)).shares, (max(_FITTED * count // width, _MOST), 1))
+        if size == 2:  # or all columns of two levels would be alike, and settled as if that were known
+            mean, spread = _ON
+            several[:, 1] = expit(-np.abs(mean + spread * rng.standard_normal(len(several))))
+            several[:, 0] = 1 - several[:, 1]
+        shares[size] = rng.permuted(several, axis=1) if size > 2 else several
+    seen = {size: law[:, 1:] + noise * rng.standard_normal((len(law), size - 1)) for size, law in shares.items()}
+    every = np.concatenate([each.ravel() for each in seen.values()])
+    settled_shares = likely_shares(every, np.full(every.size, noise))
+    ends = np.cumsum([each.size for each in seen.values()])[:-1]
+    found = {}
+    for size, part in zip(seen, np.split(settled_shares, ends), strict=True):
+        fitted = part.reshape(seen[size].shape)
+        fitted = fitted / np.maximum(fitted.sum(axis=1, keepdims=True), 1.0)
+        off = np.concatenate([1 - fitted.sum(axis=1, keepdims=True), fitted], axis=1) - shares[size]
+        found[size] = shares[size], off
+    return found
 
 
 @lru_cache(maxsize=4096)
-def _missed_moments(causes: int, effects: int, noise: float, rows: float) -> float:
+def _missed_moments(causes: int, effects: int, kinds: tuple[tuple[int, int], ...], noise: float, rows: float) -> float:
     """Return by how much a pair of columns of these sizes is missed: its margins as they are, and what joins them.
 
     Two levels together are measured by themselves. What they are beyond their margins has a normal prior, from that of
     an arrow's log-odds, and the estimate lies between the two by their precisions.
     """
+    levels = _missed_levels(kinds, noise)
     if min(causes, effects) < 2:
-        return _missed_levels(max(causes, effects), noise, rows)[2]
+        return float(np.abs(levels[max(causes, effects)][1]).sum(axis=1).mean() / 2)
     rng = np.random.default_rng(_SEED)
-    order = rng.permutation(_FITTED)[: max(_FITTED // (causes * effects // 4), _MOST)]
-    left, off_left = (each[: order.size] for each in _missed_levels(causes, noise, rows)[:2])
-    right, off_right = (each[order] for each in _missed_levels(effects, noise, rows)[:2])
+    most = min(len(levels[causes][0]), max(_FITTED // (causes * effects // 4), _MOST))
+    order = rng.permutation(len(levels[effects][0]))[:most]
+    left, off_left = (each[: order.size] for each in levels[causes])
+    right, off_right = (each[order] for each in levels[effects])
 
     def times(one: Floats, other: Floats) -> Floats:
         return one[:, :, None] * other[:, None, :]
@@ -405,8 +441,8 @@ def _missed_moments(causes: int, effects: int, noise: float, rows: float) -> flo
     shares = times(left, right)
     off = times(off_left, right) + times(left, off_right)
     seen = noise * rng.standard_normal((order.size, causes - 1, effects - 1)) - off[:, 1:, 1:]
-    kinds = ("logit arrow", "logit family") if (causes, effects) == (2, 2) else ("logit levels",)
-    prior = times(left * (1 - left), right * (1 - right))[:, 1:, 1:] ** 2 * sum(FIRST_PRIORS[k][1] ** 2 for k in kinds)
+    arrow = ("logit arrow", "logit family") if (causes, effects) == (2, 2) else ("logit levels",)
+    prior = times(left * (1 - left), right * (1 - right))[:, 1:, 1:] ** 2 * sum(FIRST_PRIORS[k][1] ** 2 for k in arrow)
     both = shares[:, 1:, 1:]
     joined = seen * prior / (prior + noise**2 + both * (1 - both) / rows)
     joined = np.concatenate([-joined.sum(axis=1, keepdims=True), joined], axis=1)
@@ -477,11 +513,13 @@ class Forecast:
     def pair_error(self) -> float:
         """The mean over all pairs; NaN where there are none.
 
-        Of pairs that may be measured it is the geometric mean: those that would be mostly noise are seldom picked.
+        Of pairs that may be measured, each counts as much as it is likely to be: those that would be mostly noise are
+        seldom picked.
         """
         if not self.picked:
             return _mean(self.pairs)
-        return math.exp(_mean({pair: math.log(max(error, 1e-12)) for pair, error in self.pairs.items()}))
+        likely = {pair: _DEPENDENCE / (_DEPENDENCE + error) for pair, error in self.pairs.items()}
+        return sum(likely[pair] * error for pair, error in self.pairs.items()) / sum(likely.values())
 
     def at(self, epsilon: float) -> Forecast:
         """Return the forecast at another ε, with the same tables in the same shares.
@@ -553,9 +591,15 @@ class Forecast:
             if self.assumed
             else ""
         )
+        rough = (
+            "Rough, as this generator counts no first levels: they are taken to be common ('no' before 'yes'), and "
+            "where they are rare, errors are two to four times as large. "
+            if self.generator != "marginals"
+            else ""
+        )
         return (
-            f"{which}{rows}From public facts alone: what noise leaves, in a stand-in for the table. What a wrong graph "
-            "or coarse bins leave comes on top."
+            f"{which}{rows}{rough}From public facts alone: what noise leaves, in a stand-in for the table. What a "
+            "wrong graph or coarse bins leave comes on top."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -672,7 +716,8 @@ def forecast(
     >>> [f"{error:.2%}" for error in (one.column_error, one.pair_error)]
     ['0.02%', '0.05%']
     """
-    from escudo.synthesis._generators import Synthesis, above_zero, choose
+    from escudo.synthesis._budget import above_zero
+    from escudo.synthesis._generators import Synthesis, choose
     from escudo.synthesis._marginals import prepare_marginals
     from escudo.synthesis._structure import structure_of
     from escudo.table import Numeric
@@ -756,6 +801,7 @@ def stated_errors(model: CausalModel) -> tuple[dict[str, float], dict[Pair, floa
         rows=float(model.details["rows"]),
         tables={tuple(each["columns"]): float(each["noise"]) for each in tables},
         pairs=arrows,
+        residuals={tuple(each["columns"]) for each in tables if each.get("residual")},
     )
     return measured.errors(law_of)
 

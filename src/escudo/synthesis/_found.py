@@ -30,7 +30,7 @@ of the columns with most levels are left out of the law and left open in what is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -41,10 +41,9 @@ from escudo.discovery import Prepared as PreparedGraph
 from escudo.errors import GraphError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Neighbours, Passes, Plan
-from escudo.synthesis._linked_discovered import GRAPH_SHARE
+from escudo.synthesis._budget import GRAPH_SHARE, epsilon_of_share
 from escudo.synthesis._model import Model
 from escudo.synthesis._structure import Structure
-from escudo.synthesis.neural._start import epsilon_of_share
 from escudo.table import PRIVATE_BINS, Numeric, PrivateTable, Schema
 
 
@@ -98,9 +97,9 @@ def prepare_found(
     graph = question.prepare(_with_edges(schema) if generator.cuts else schema, neighbours, part)
     paid = [leaf.event for leaf in graph.plan.leaves() if leaf.event is not None]
     return PreparedFound(
-        schema=schema,
-        generator=generator.name,
-        graph=graph,
+        schema,
+        generator.name,
+        graph,
         rest=generator.awaiting(schema, neighbours, budget.reserving(paid)),
         delta=budget.delta,
     )
@@ -120,7 +119,7 @@ def _with_edges(schema: Schema) -> Schema:
     return schema.with_columns(*left) if left else schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedFound:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -135,6 +134,7 @@ class PreparedFound:
     schema: Schema
     generator: str
     graph: PreparedGraph
+    _: KW_ONLY
     rest: PreparedFollowing
     delta: float
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 from escudo import asking
@@ -35,6 +35,7 @@ from escudo.errors import GraphError, InputError, RefusedError
 from escudo.mechanisms import Purse, one_stream
 from escudo.privacy import Budget, MemoryAccount, Neighbours, Passes, Plan, usual_delta
 from escudo.synthesis._bins import with_bins
+from escudo.synthesis._budget import above_zero
 from escudo.synthesis._forecast import Forecast
 from escudo.synthesis._linear import Linear
 from escudo.synthesis._linked import LinkedSynthesis
@@ -180,17 +181,6 @@ def neighbours_of(schema: Schema, relation: str, public_rows: int | None) -> Nei
     )
 
 
-def above_zero(budget: Budget) -> Budget:
-    """Return a budget, or say that a δ is needed: every generator adds Gaussian noise.
-
-    Raises:
-        InputError: If δ is 0.
-    """
-    if budget.delta == 0:
-        raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
-    return budget
-
-
 _FEW = 30  # columns
 
 
@@ -300,18 +290,24 @@ def synthesize(
     >>> model.sample(1000, do={"smoke": "yes"})["smoke"].unique().to_list()
     ['yes']
     """
+    how: AskOptions = {"accept_large_delta": accept_large_delta, "seed": seed}
     described: Schema | LinkedSchema = table.schema  # of tables, or of what a plan takes in their place
     if isinstance(described, LinkedSchema):
         budget = linked_budget(table.neighbours, epsilon, delta, no_privacy=no_privacy)
         whole_tables = linked_question(graph, generator, options).prepare(described, table.neighbours, budget)
-        return asking.run(cast(Any, whole_tables), cast(Any, table), accept_large_delta=accept_large_delta, seed=seed)
+        return asking.run(cast(Any, whole_tables), cast(Any, table), **how)
     question = Synthesis(graph, generator, options)
-    if check_no_privacy(epsilon, delta, no_privacy=no_privacy):
-        return fit_unprotected(question, cast(PrivateTable, table), seed=seed)
+    if check_no_privacy(epsilon, delta, no_privacy):
+        return in_kind(fit_unprotected(question, cast(PrivateTable, table), seed), table)
     assert epsilon is not None, "or it was meant"
     budget = Budget(epsilon, usual_delta(table.neighbours) if delta is None else delta)
     prepared = question.prepare(described, table.neighbours, budget)
-    return fit(prepared, cast(PrivateTable, table), accept_large_delta=accept_large_delta, seed=seed)
+    return in_kind(fit(prepared, cast(PrivateTable, table), **how), table)
+
+
+def in_kind(model: Model, table: PrivateTable | PrivateTables) -> Model:
+    """Return a model whose rows come in the kind of frame that a table was made of."""
+    return replace(model, frames="pandas") if isinstance(table, PrivateTable) and table.engine == "pandas" else model
 
 
 def linked_question(
@@ -364,12 +360,12 @@ def linked_budget(
     Raises:
         InputError: If there is no ε: they are never read without privacy.
     """
-    if check_no_privacy(epsilon, delta, no_privacy=no_privacy) or epsilon is None:
+    if check_no_privacy(epsilon, delta, no_privacy) or epsilon is None:
         raise InputError("linked tables are never read without privacy; give an epsilon.")
     return Budget(epsilon, usual_delta(neighbours) if delta is None else delta)
 
 
-def check_no_privacy(epsilon: float | None, delta: float | None, *, no_privacy: bool) -> bool:
+def check_no_privacy(epsilon: float | None, delta: float | None, no_privacy: bool) -> bool:
     """Return whether privacy is given up, once it is sure that this was meant: an ε that is missing never says so.
 
     Raises:
@@ -389,7 +385,7 @@ def check_no_privacy(epsilon: float | None, delta: float | None, *, no_privacy: 
     return no_privacy
 
 
-def fit_unprotected(question: Synthesis, table: PrivateTable, *, seed: int | None = None) -> Model:
+def fit_unprotected(question: Synthesis, table: PrivateTable, seed: int | None = None) -> Model:
     """Fit without privacy, which the table's account is told first: it must have promised nothing.
 
     Raises:

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -116,9 +116,9 @@ class Linear:
 
         level = calibrate(event, budget)
         return PreparedLinear(
-            schema=schema,
-            structure=structure_of(schema, graph),
-            limit=limit,
+            schema,
+            structure_of(schema, graph),
+            limit,
             event=event(level),
             neighbours=neighbours,
             delta=budget.delta,
@@ -129,7 +129,7 @@ class Linear:
         return self.prepare(schema, None, neighbours, budget)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedLinear:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
@@ -145,6 +145,7 @@ class PreparedLinear:
     schema: Schema
     structure: Structure
     limit: int
+    _: KW_ONLY
     event: GaussianEvent
     neighbours: Neighbours
     delta: float

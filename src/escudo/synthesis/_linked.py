@@ -49,6 +49,7 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event
 from escudo.privacy import Budget, Event, GaussianEvent, Neighbours, Passes, Plan, calibrate
+from escudo.synthesis._budget import above_zero
 from escudo.synthesis._estimation import (
     Columns,
     NoisyTable,
@@ -122,8 +123,7 @@ class LinkedSynthesis:
             RefusedError: If the schema is not confirmed.
         """
         schema.require_confirmed()
-        if budget.delta == 0:
-            raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
+        above_zero(budget)
         for name in self.focus:
             schema.column(name)
         structure = linked_structure(schema, self.graph, count_edges=self.count_edges)
@@ -366,15 +366,14 @@ class PreparedLinked:
                 speaking[nested.name], shape[nested.name] = _Speaking.of_rows(nested, exact, total)
 
         def model(laws: _Laws) -> LinkedModel:
-            rows = {
-                name: RowModel.of(structure, laws.get(name, {}), shape[name], self.schema)
-                for name, structure in self.structure.rows.items()
-            }
             return LinkedModel(
                 schema=self.schema,
                 graph=self.structure.stated,
                 people=people.laws,
-                rows=rows,
+                rows={
+                    name: RowModel.of(structure, laws.get(name, {}), shape[name], self.schema)
+                    for name, structure in self.structure.rows.items()
+                },
                 guarantee=purse.guarantee,
                 plan=purse.plan,
                 details=details,
@@ -453,7 +452,7 @@ class _People:
         for child in schema.of_people:
             folded.append(_folded(child, exact[exactly(child.name)]))
         merged = _merged([*others, *folded])
-        agreed = agreeing(merged, total=total)
+        agreed = agreeing(merged, total)
         sizes = {name: size_of(schema, name) for name in block.laws}
         laws = laws_of(sizes, block.laws, agreed)
         counts, noise = {}, {}
@@ -465,7 +464,7 @@ class _People:
             noise[child.name] = min(
                 each.scale * math.sqrt(each.counts.size / sizes[name]) for each in merged if name in each.columns
             )
-            exactly_many = agreeing([exact[exactly(child.name)]], total=total)[0].counts
+            exactly_many = agreeing([exact[exactly(child.name)]], total)[0].counts
             shape[child.name] = _refined(exactly_many, counts[child.name], [*child.count_edges, child.most + 1])
         return cls(total, laws, counts, noise, shape)
 
@@ -488,7 +487,7 @@ class _Speaking:
     @classmethod
     def of_rows(cls, child: ChildTable, exact: NoisyTable, total: float) -> tuple[_Speaking, Floats]:
         """Return it for rows of rows, and the law of their exact number, once that was measured."""
-        agreed = agreeing([exact], total=max(total, 1.0))[0]
+        agreed = agreeing([exact], max(total, 1.0))[0]
         folded = _folded(child, agreed)
         return cls(folded.counts, folded.scale), agreed.counts / agreed.counts.sum()
 
@@ -570,7 +569,7 @@ class _Rows:
                 name, of_rows = f"{nested.name}.{COUNT}", speaking[nested.name]
                 if sizes.get(name, 1) > 1:
                     inside = _merged([*inside, NoisyTable((name,), of_rows.counts, of_rows.noise)])
-        return cls(block, sizes, absent, agreeing(inside, total=total) if inside else [])
+        return cls(block, sizes, absent, agreeing(inside, total) if inside else [])
 
     def laws(self, drawn: Histories | None) -> dict[str, TableConditional]:
         """Return the laws, given people that a first fit draws; None for a first fit."""
@@ -639,7 +638,7 @@ def _without(table: NoisyTable, absent: Mapping[str, int]) -> NoisyTable:
     counts = table.counts
     for axis, name in enumerate(table.columns):
         if absent.get(name):
-            counts = np.take(counts, range(absent[name], counts.shape[axis]), axis=axis)
+            counts = np.take(counts, range(absent[name], counts.shape[axis]), axis)
     return replace(table, counts=counts)
 
 
@@ -668,5 +667,5 @@ def _padded(law: TableConditional, absent: Mapping[str, int]) -> TableConditiona
     table: Floats = law.table
     for axis, name in enumerate(law.parents):
         if absent.get(name):
-            table = np.concatenate([np.take(table, [0] * absent[name], axis=axis), table], axis=axis)
+            table = np.concatenate([np.take(table, [0] * absent[name], axis), table], axis)
     return TableConditional(law.parents, table)

@@ -33,17 +33,13 @@ import numpy as np
 from escudo._card import tracking
 from escudo.causal import CausalGraph
 from escudo.discovery import Discovery, LinkedGraphQuestion, PreparedLinkedGraph
-from escudo.errors import InputError
 from escudo.mechanisms import Purse, gaussian_event
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, RepeatedEvent, calibrate
+from escudo.synthesis._budget import GRAPH_SHARE, above_zero, epsilon_of_share
 from escudo.synthesis._estimation import NoisyTable
 from escudo.synthesis._linked import LinkedSynthesis, PreparedLinked
 from escudo.synthesis._linked_model import LinkedModel
-from escudo.synthesis.neural._start import epsilon_of_share
 from escudo.table import COUNT, PREVIOUS, LinkedSchema, LinkedTable, PrivateTables, size_of
-
-GRAPH_SHARE = 0.25
-"""Of the budget, as inverse variance: for the graph."""
 
 SLOTS = 512
 """Releases that the tables share, or as many as there can be tables, if these are more."""
@@ -72,17 +68,9 @@ class LinkedDiscoveredSynthesis:
     method: str = "auto"
 
     def prepare(self, schema: LinkedSchema, neighbours: Neighbours, budget: Budget) -> PreparedLinkedDiscovered:
-        """Choose what to measure and how loudly, from public facts alone.
-
-        Raises:
-            InputError: If δ is 0, or an argument is out of range.
-            GraphError: If the knowledge is none that linked tables can follow.
-            RefusedError: If the schema is not confirmed.
-        """
+        """Choose what to measure and how loudly, from public facts alone; refuse what the tables would (``tables``)."""
         schema.require_confirmed()
-        if budget.delta == 0:
-            raise InputError("delta must be above 0: Gaussian noise needs a delta, such as 1e-6.")
-        part = replace(budget, epsilon=epsilon_of_share(GRAPH_SHARE, budget))
+        part = replace(budget, epsilon=epsilon_of_share(GRAPH_SHARE, above_zero(budget)))
         graph = LinkedGraphQuestion(self.knowledge, self.method).prepare(schema, neighbours, part)
         paid = [leaf.event for leaf in graph.plan.leaves() if leaf.event is not None]
         slots = max(SLOTS, _most_tables(schema))

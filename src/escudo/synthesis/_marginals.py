@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -67,6 +67,7 @@ from escudo.synthesis._adaptive import (
     LOUD_PICKS,
     MOST_PICKS,
     ONE_WAYS,
+    RESIDUALS_PER_COLUMN,
     UNITS_PER_COLUMN,
     Adaptive,
     ExactCounts,
@@ -83,6 +84,7 @@ from escudo.synthesis._merging import ordered_levels
 from escudo.synthesis._model import CausalModel, anchor_of, public_rows
 from escudo.synthesis._moment_fit import FittedMoments, check_fittable, fit_moments
 from escudo.synthesis._moment_statistics import UNIT, MomentLayout, NoisyMoments, table_sums
+from escudo.synthesis._residuals import Unit, released_in_parts
 from escudo.synthesis._structure import Arrow, Structure, structure_of
 from escudo.table import PrivateTable, Schema
 
@@ -167,9 +169,9 @@ def shares_of(
     if not any(len(each) == 2 and each not in families for each in candidates):
         candidates = []  # everything is measured anyway
     shares = TableShares(
-        neighbours=neighbours,
-        one_ways={(name,): 2.0 ** round(math.log2(schema[name].size) / 2) for name in columns},
-        families=families,
+        neighbours,
+        {(name,): 2.0 ** round(math.log2(schema[name].size) / 2) for name in columns},
+        families,
         largeness=largeness([schema[name].size for name in columns]),
         named=len({name for each in families for name in each}) / len(columns),
         candidates=tuple(candidates),
@@ -339,8 +341,15 @@ class Fitted:
 
 
 def noise_told(tables: Sequence[NoisyTable]) -> list[dict[str, object]]:
-    """Return the noise that each table has in the end, in rows a cell, for a model's details: public by then."""
-    return [{"columns": list(table.columns), "noise": float(f"{table.scale:.4g}")} for table in tables]
+    """Return the noise that each table has in the end, in rows a cell, for a model's details: public by then.
+
+    Of a residual, it is the noise in each of its directions, and it is called one.
+    """
+    return [
+        {"columns": list(table.columns), "noise": float(f"{table.scale:.4g}")}
+        | ({"residual": True} if table.inner and len(table.columns) > 1 else {})
+        for table in tables
+    ]
 
 
 def _mutual_information(counts: NDArray[np.float64]) -> float:
@@ -572,7 +581,7 @@ PICKS, PICKS_BESIDE = 0.12, 0.06
 _LOUD, _FAINT = 2 / 3, 1 / 4  # of what picks get; and what faint ones get besides
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TableShares:
     """What is released, with weights, before it is known how loudly: public.
 
@@ -589,6 +598,7 @@ class TableShares:
     neighbours: Neighbours
     one_ways: Mapping[Columns, float]
     families: Mapping[Columns, float]
+    _: KW_ONLY
     largeness: float
     named: float
     candidates: tuple[Columns, ...]
@@ -629,14 +639,15 @@ class TableShares:
             return None
         width = len(self.one_ways)
         _, _, picks, rest = self._parts
-        units = max(round(UNITS_PER_COLUMN * width * rest / (1 - ONE_WAYS - PICKS)), 1)
+        several = RESIDUALS_PER_COLUMN if released_in_parts(self.neighbours, self.largeness) else UNITS_PER_COLUMN
+        units = max(round(several * width * rest / (1 - ONE_WAYS - PICKS)), 1)
         loud = math.ceil(LOUD_PICKS * width)
         quiet = round(MOST_PICKS * width) - loud
         faint = faint_picks(width)
         return Adaptive(
-            unit=table_event(self.neighbours, level * math.sqrt(units / rest)),
-            units=units,
-            picks=(
+            Unit.of(self.neighbours, level * math.sqrt(units / rest), self.largeness),
+            units,
+            (
                 (self._pick(picks * _LOUD / loud, level), loud),
                 (self._pick(picks * (1 - _LOUD) / quiet, level), quiet),
                 *([(self._pick(picks * _FAINT / faint, level), faint)] if faint else []),

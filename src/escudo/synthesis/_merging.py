@@ -92,7 +92,7 @@ def merge(columns: tuple[str, ...], counts: NDArray[Any], merged: Merged) -> NDA
     """
     for axis, name in enumerate(columns):
         if name in merged:
-            counts = np.add.reduceat(counts, np.flatnonzero(np.diff(merged[name], prepend=-1)), axis=axis)
+            counts = np.add.reduceat(counts, np.flatnonzero(np.diff(merged[name], prepend=-1)), axis)
     return counts
 
 
@@ -108,5 +108,5 @@ def spread(columns: tuple[str, ...], counts: Floats, margins: Mapping[str, Float
             whole = np.bincount(groups, weights=margin)[groups]
             part = np.divide(margin, whole, out=np.zeros(margin.size), where=whole > 0)
             shape = [-1 if each == axis else 1 for each in range(len(columns))]
-            counts = np.take(counts, groups, axis=axis) * part.reshape(shape)
+            counts = np.take(counts, groups, axis) * part.reshape(shape)
     return counts

@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", "pl.DataFrame", NDArray[np.int64])
 
+FrameKind: TypeAlias = Literal["polars", "pandas"]
+"""The libraries in whose frames rows are returned."""
+
 BLOCK = 2**19
 """How many rows are drawn at once."""
+
+
+class _Options(TypedDict, total=False):
+    """What :meth:`Model.sample` takes beside how many rows, whichever frame they come in."""
+
+    do: Mapping[str, object] | None
+    given: Mapping[str, object] | None
+    columns: Sequence[str] | None
+    seed: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -81,6 +94,8 @@ class Model(ABC):
             public, else noisy.
         stated: What is claimed about causes, where that is less than ``graph``: the graph as it was given, with its
             undirected edges, or one that names nothing. Along all else in ``graph`` columns merely go together.
+        frames: Which kind of frame rows come in, if nobody says: the kind that came in, where that is a frame of
+            pandas. It is not kept in files: rows of a model that was loaded come as frames of polars.
     """
 
     schema: Schema
@@ -90,6 +105,7 @@ class Model(ABC):
     plan: Plan
     details: Mapping[str, Any] = field(default_factory=dict)
     stated: CausalGraph | None = None
+    frames: FrameKind = "polars"
 
     @property
     @abstractmethod
@@ -97,28 +113,10 @@ class Model(ABC):
         """The columns with parents before children."""
 
     @overload
-    def sample(
-        self,
-        rows: int,
-        *,
-        do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
-        columns: Sequence[str] | None = None,
-        seed: int | None = None,
-        frame: Literal["polars"] = "polars",
-    ) -> pl.DataFrame: ...
+    def sample(self, rows: int, *, frame: Literal["polars"], **how: Unpack[_Options]) -> pl.DataFrame: ...
 
     @overload
-    def sample(
-        self,
-        rows: int,
-        *,
-        do: Mapping[str, object] | None = None,
-        given: Mapping[str, object] | None = None,
-        columns: Sequence[str] | None = None,
-        seed: int | None = None,
-        frame: Literal["pandas"],
-    ) -> Any: ...
+    def sample(self, rows: int, *, frame: Literal["pandas"] | None = None, **how: Unpack[_Options]) -> Any: ...
 
     def sample(
         self,
@@ -128,7 +126,7 @@ class Model(ABC):
         given: Mapping[str, object] | None = None,
         columns: Sequence[str] | None = None,
         seed: int | None = None,
-        frame: Literal["polars", "pandas"] = "polars",
+        frame: FrameKind | None = None,
     ) -> Any:
         """Draw synthetic rows; free of charge, as often as wanted.
 
@@ -140,7 +138,8 @@ class Model(ABC):
             given: Columns to condition on: rows among those where they have these values, or numbers in these bins.
             columns: Which columns to return; all by default. Under ``do`` the graph need only settle these.
             seed: For repeatable draws.
-            frame: Which kind of frame to return: ``"polars"`` or ``"pandas"``.
+            frame: Which kind of frame to return, ``"polars"`` or ``"pandas"``; by default the kind that came in
+                (``frames``).
 
         Returns:
             A frame with these columns; only values the schema allows.
@@ -156,9 +155,9 @@ class Model(ABC):
         """
         import polars as pl
 
-        one_of("frame", frame, ("polars", "pandas"))
+        kind = self.frames if frame is None else one_of("frame", frame, get_args(FrameKind))
         drawn = pl.concat(self.blocks(rows, do=do, given=given, columns=columns, seed=seed))
-        return drawn if frame == "polars" else to_pandas(drawn)
+        return drawn if kind == "polars" else to_pandas(drawn)
 
     def blocks(
         self,
@@ -190,11 +189,12 @@ class Model(ABC):
         asked = self._asked(rows, do, given, wanted, seed)
         count, how = asked[0], asked[1:]
         numbers = {name: self._set_number(name, value) for name, value in by_column("do", do).items()}
+        moved = moved_columns(self.schema, kept={*by_column("do", do), *by_column("given", given)})
 
         def exact(frame: pl.DataFrame) -> pl.DataFrame:
             kinds = frame.schema
             set_to = (pl.lit(x).cast(kinds[name]).alias(name) for name, x in numbers.items() if x is not None)
-            return with_derived(self.schema, frame.with_columns(set_to))
+            return with_derived(self.schema, frame.with_columns(set_to), moved)
 
         def drawn(rows: int) -> pl.DataFrame:
             return exact(pl.concat(self._frames(rows, *how)))
@@ -202,7 +202,8 @@ class Model(ABC):
         if not self.schema.rules and not self._derived:
             return (exact(frame).select(wanted) for frame in self._frames(count, *how))
         sizes = (min(BLOCK, count - start) for start in range(0, max(count, 1), BLOCK))
-        return (pl.concat(self._held(size, drawn, self._keeping)).select(wanted) for size in sizes)
+        keeping = partial(self._keeping, moved=moved.values())
+        return (pl.concat(self._held(size, drawn, keeping)).select(wanted) for size in sizes)
 
     def plot(
         self,
@@ -228,7 +229,10 @@ class Model(ABC):
         """
         wanted = self._wanted(columns)
         asked = {"as it is": None} if not do else {"as it is": None, f"do({', '.join(map(str, do))})": do}
-        drawn = {what: self.sample(rows, do=set_to, columns=wanted, seed=seed) for what, set_to in asked.items()}
+        drawn = {
+            what: self.sample(rows, do=set_to, columns=wanted, seed=seed, frame="polars")
+            for what, set_to in asked.items()
+        }
         axes = panels(len(wanted))
         for place, name in zip(axes, wanted, strict=True):
             column = self.schema.columns[name]
@@ -236,15 +240,18 @@ class Model(ABC):
             shares(place, name, {what: frame[name].to_list() for what, frame in drawn.items()}, levels)
         return axes
 
-    def _keeping(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows that break no rule of the schema."""
+    def _keeping(self, frame: pl.DataFrame, moved: Iterable[str]) -> pl.DataFrame:
+        """Return the rows that break no rule of the schema, and hold its bounds where columns were moved."""
         import narwhals as nw
 
         columns, kept = self.schema.columns, nw.from_native(frame)
+        value_of = plain_values(columns)
         if self.schema.rules:
-            kept = kept.filter(~broken_rows(self.schema.checked_rules, columns, plain_values(columns)))
-        for column in self._derived:  # what is out of its bounds would have to be moved, and be no difference any more
-            value = nw.col(column.name)
+            kept = kept.filter(~broken_rows(self.schema.checked_rules, columns, value_of))
+        bounded = [*(column.name for column in self._derived), *moved]
+        for name in bounded:  # clamped, they would be no difference any more
+            value, column = value_of(name), columns[name]
+            assert isinstance(column, Numeric)
             kept = kept.filter(value.is_between(*column.bounds) | value.is_null())
         return kept.to_native()
 
@@ -623,21 +630,80 @@ def anchor_of(purse: Purse) -> dict[str, Any]:
 # ---- what is asked of a model
 
 
-def with_derived(schema: Schema, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with the columns that a schema derives from others, computed from these; null where one is."""
+def moved_columns(schema: Schema, kept: Collection[str] = ()) -> dict[str, str]:
+    """Return for each derived column which of the two that it is derived from follows from it and the other.
+
+    Two days that are drawn by their bins may lie months apart where a stay takes three days. So an admission and a stay
+    are drawn, and the discharge follows: the one with wider bins, of which less is known, and the later one of two
+    alike; none, where both are ``kept`` (set or observed), or have a part in another difference.
+
+    Args:
+        schema: The columns.
+        kept: Columns that stay as they are.
+
+    >>> from escudo.table import Schema
+    >>> day = {"type": "date", "lower": "2024-01-01", "upper": "2024-12-31"}
+    >>> stay = {"type": "numeric", "lower": 0, "upper": 60, "from": "out - in", "unit": "days"}
+    >>> moved_columns(Schema.from_dict({"in": day, "out": day, "stay": stay}))
+    {'stay': 'out'}
+    """
+    found: dict[str, str] = {}
+    taken = set(kept)
+    for column in schema.fields:
+        if not isinstance(column, Numeric) or column.derived is None:
+            continue
+        widths = []
+        for name in column.derived:
+            source = schema[name]
+            assert isinstance(source, Numeric)
+            widths.append((source.bounds[1] - source.bounds[0]) / source.bins)
+        later, earlier = column.derived
+        order = (later, earlier) if widths[0] >= widths[1] else (earlier, later)
+        free = [name for name in order if name not in taken]
+        if free:
+            found[column.name] = free[0]
+        taken |= set(column.derived)
+    return found
+
+
+def with_derived(schema: Schema, frame: pl.DataFrame, moved: Mapping[str, str]) -> pl.DataFrame:
+    """Return rows in which the columns that a schema derives from others are these differences; null where one is.
+
+    Where one of the two follows from the difference that was drawn (:func:`moved_columns`), that is computed, and else
+    the difference. One that was drawn as missing beside two that are there is taken from another row.
+    """
     import polars as pl
+
+    def number(name: str) -> pl.Expr:
+        column = schema[name]
+        assert isinstance(column, Numeric)
+        return (pl.col(name).cast(pl.Int32) if column.date else pl.col(name)).cast(pl.Float64)
 
     made = []
     for column in schema.fields:
         if not isinstance(column, Numeric) or column.derived is None:
             continue
-        later, earlier = (
-            (pl.col(name).cast(pl.Int32) if schema[name].date else pl.col(name)).cast(pl.Float64)  # type: ignore[union-attr]
-            for name in column.derived
-        )
+        later, earlier = map(number, column.derived)
+        if column.name in moved and frame[column.name].null_count() < frame.height:
+            name = moved[column.name]
+            drawn = pl.lit(_never_missing(frame[column.name])).cast(pl.Float64)
+            apart = column.distance(drawn, (later - earlier).fill_null(0.0), pl.Expr.floor)
+            value = earlier + apart if name == column.derived[0] else later - apart
+            source, kind = schema[name], frame.schema[name]
+            assert isinstance(source, Numeric)
+            value = value.round().cast(pl.Int32) if source.integer or source.date else value
+            there = pl.col(name).is_not_null()
+            frame = frame.with_columns(pl.when(there).then(value.cast(kind)).otherwise(None).alias(name))
         apart = column.difference(later, earlier, pl.Expr.floor)
         made.append((apart.cast(pl.Int64) if column.integer else apart).alias(column.name))
     return frame.with_columns(made) if made else frame
+
+
+def _never_missing(drawn: pl.Series) -> pl.Series:
+    """Return what was drawn with every missing value replaced by one of another row."""
+    there = drawn.drop_nulls()
+    places = np.cumsum(drawn.is_null().to_numpy()) % len(there)
+    return drawn if len(there) == len(drawn) else drawn.zip_with(drawn.is_not_null(), there.gather(places))
 
 
 def by_column(argument: str, values: object) -> Mapping[str, object]:

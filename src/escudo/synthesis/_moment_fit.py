@@ -49,7 +49,16 @@ from escudo._card import tracking
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.synthesis._laws import Conditional, reached, shuffled_groups, strata
-from escudo.synthesis._moment_family import FIRST_PRIORS, MONOTONE, Family, Found, kinds_of, law_of, learn_priors
+from escudo.synthesis._moment_family import (
+    FIRST_PRIORS,
+    MONOTONE,
+    Family,
+    FittedFamily,
+    kinds_of,
+    law_of,
+    learn_priors,
+    likely_shares,
+)
 from escudo.synthesis._moment_statistics import (
     Codes,
     Floats,
@@ -227,7 +236,7 @@ class State:
     """
 
     laws: Mapping[str, Conditional]
-    found: Mapping[str, Found]
+    found: Mapping[str, FittedFamily]
     drawn: Codes
     expected: Floats
     clipped: tuple[Floats, ...]
@@ -240,13 +249,14 @@ class State:
 def one_pass(task: Task, parents: Parents, before: State | None) -> State:
     """Fit every column once along the causal order, with priors and corrections from the pass before."""
     sizes = {name: law.size for name, law in task.known.items()} | dict(task.layout.sizes)
-    values, noise = _corrected(task, before)
+    seen = _corrected(task, before)
+    settled = _settled_levels(task, *seen)
     priors = FIRST_PRIORS if before is None else learn_priors(before.found.values())
     rng = np.random.default_rng(_SEED)
     rows = int(np.clip(task.rows, _SIMULATED, _MAX_SIMULATED))
     codes: dict[str, Whole] = {}
     laws: dict[str, Conditional] = {}
-    found: dict[str, Found] = {}
+    found: dict[str, FittedFamily] = {}
     for name in graph_of(parents).topological_order():
         several = parents[name]
         parent_sizes = [sizes[parent] for parent in several]
@@ -256,10 +266,11 @@ def one_pass(task: Task, parents: Parents, before: State | None) -> State:
         else:
             entries = task.layout.family(name, several)
             form = task.forms[name] if several else "logit"
+            values, noise = seen if form in MONOTONE else settled
             family = Family(
-                form=form,
-                kinds=kinds_of(form, sizes[name], parent_sizes),
-                target=np.where(entries >= 0, values[entries], 0.0),
+                form,
+                kinds_of(form, sizes[name], parent_sizes),
+                np.where(entries >= 0, values[entries], 0.0),
                 noise=np.where(entries >= 0, noise[entries] ** 2, np.inf),
                 design=simulated.design,
                 rows=simulated.shares * task.rows,
@@ -297,6 +308,22 @@ def _corrected(task: Task, before: State | None) -> tuple[Floats, Floats]:
         total[places] += weight * undo * moments.values
         precision[places] += weight
     return total / precision, precision**-0.5
+
+
+def _settled_levels(task: Task, values: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """Return the same with the sums of single levels settled, and taken as known from here on.
+
+    That is for families that have a logit. Where causes only switch on, the causes of a level that is rare say how rare
+    it is, and its leak is taken to be small to begin with.
+    """
+    values, noise = values.copy(), noise.copy()
+    single = slice(0, sum(task.layout.lengths[name] for name in task.layout.sizes))
+    shares = likely_shares(values[single] / task.rows, noise[single] / task.rows)
+    for name in task.layout.sizes:
+        start, length = task.layout.starts[name], task.layout.lengths[name]
+        shares[start : start + length] /= max(float(shares[start : start + length].sum()), 1.0)
+    values[single], noise[single] = task.rows * shares, 0.0
+    return values, noise
 
 
 class _Configurations:

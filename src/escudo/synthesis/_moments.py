@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 
@@ -117,9 +117,9 @@ class Moments:
             if self.most_added and cause not in structure.parents[effect] and min(sizes[cause], sizes[effect]) > 1
         ]
         design = MomentDesign(
-            generator=self.name,
-            structure=structure,
-            layout=MomentLayout(sizes, structure.arrows, tuple(kept)),
+            self.name,
+            structure,
+            MomentLayout(sizes, structure.arrows, tuple(kept)),
             parents=structure.parents,
             forms=forms_of(schema, self.form),
             clip=self.clip,
@@ -141,9 +141,9 @@ class Moments:
                 "discover) all pairs have been looked at already. Leave repair out."
             )
         design = MomentDesign(
-            generator=self.name,
-            structure=Structure(dict.fromkeys(schema.names, ()), (), None),
-            layout=_levels(schema),
+            self.name,
+            Structure(dict.fromkeys(schema.names, ()), (), None),
+            _levels(schema),
             parents=dict.fromkeys(schema.names, ()),
             forms=forms_of(schema, self.form),
             clip=self.clip,
@@ -169,9 +169,9 @@ class Independent:
     ) -> PreparedMoments:
         """Choose the noise from public facts alone; of the graph only names are checked."""
         design = MomentDesign(
-            generator=self.name,
-            structure=structure_of(schema, graph),
-            layout=_levels(schema),
+            self.name,
+            structure_of(schema, graph),
+            _levels(schema),
             parents=dict.fromkeys(schema.names, ()),
             forms=forms_of(schema, "logit"),
             clip=self.clip,
@@ -200,9 +200,9 @@ class OneWay:
         """Choose the noise from public facts alone."""
         structure = structure_of(schema, graph)
         design = MomentDesign(
-            generator=self.name,
-            structure=structure,
-            layout=_levels(schema),
+            self.name,
+            structure,
+            _levels(schema),
             parents=structure.parents,
             forms=forms_of(schema, self.form),
             clip=self.clip,
@@ -219,7 +219,7 @@ def _levels(schema: Schema) -> MomentLayout:
 # ---- what is measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MomentDesign:
     """What is summed, and how laws follow from it, before it is known how loudly: public.
 
@@ -240,6 +240,7 @@ class MomentDesign:
     generator: str
     structure: Structure
     layout: MomentLayout
+    _: KW_ONLY
     parents: Mapping[str, tuple[str, ...]]
     forms: Mapping[str, str]
     clip: float | None

@@ -45,17 +45,19 @@ from escudo.table._linked_schema import NUMBER as NUMBER
 from escudo.table._linked_schema import START as START
 from escudo.table._linked_schema import ChildTable, LinkedSchema
 from escudo.table._linked_schema import confirm_linked_file as confirm_linked_file
-from escudo.table._linked_schema import read_any_schema as read_any_schema
+from escudo.table._rows import Placed as Placed  # for votes; not documented
 from escudo.table._rules import Rule
 from escudo.table._rules import broken_rows as broken_rows  # for models; not documented, like plain_values
 from escudo.table._rules import plain_values as plain_values
 from escudo.table._schema import Schema
 from escudo.table._schema_files import confirm_file as confirm_file  # for the command line; not documented, as below
 from escudo.table._schema_files import parse_toml as parse_toml
+from escudo.table._schema_files import read_any_schema as read_any_schema
 from escudo.table._schema_files import read_text as read_text
 from escudo.table._schema_files import toml_pairs as toml_pairs
 from escudo.table._schema_files import write_text as write_text
-from escudo.table._spark import spark_workers as spark_workers  # for escudo doctor; not documented
+from escudo.table._spark import WORKERS_MAY_NEED as WORKERS_MAY_NEED  # for escudo doctor; not documented
+from escudo.table._spark import spark_workers as spark_workers
 from escudo.table._spark import worker_versions as worker_versions
 from escudo.table._table import PrivateTable
 from escudo.table._text_files import FileCheck

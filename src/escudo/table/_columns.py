@@ -113,12 +113,14 @@ class _Described:
 
     name: str
     missing: bool
+    confirmed: bool
     _learnt: ClassVar[str]
 
     @property
-    @abstractmethod
     def summary(self) -> str:
         """The column in a few words, without anything that was read from data and not confirmed."""
+        missing = " + missing" if self.missing else ""
+        return f"{self._told()}{missing}" if self.confirmed else f"{self._sort()}{missing}, not confirmed"
 
     @property
     @abstractmethod
@@ -145,6 +147,12 @@ class _Described:
             Cells in ``range(size)``, of shape (n,).
         """
         return self._cells_of(one_dimensional(self.name, values))
+
+    @abstractmethod
+    def _sort(self) -> str: ...  # in a word
+
+    @abstractmethod
+    def _told(self) -> str: ...  # its cells, in a few words
 
     @abstractmethod
     def _cells_of(self, array: NDArray[Any]) -> NDArray[np.int64]: ...
@@ -297,14 +305,12 @@ class Categorical(_Described):
             return "string"
         return "boolean" if isinstance(self.levels[0], bool) else "integer"
 
-    @property
-    def summary(self) -> str:
-        """The column in a few words, without anything that was read from data and not confirmed."""
-        missing = " + missing" if self.missing else ""
-        if not self.confirmed:
-            return f"{'ordinal' if self.ordered else 'categorical'}{missing}, not confirmed"
+    def _sort(self) -> str:
+        return "ordinal" if self.ordered else "categorical"
+
+    def _told(self) -> str:
         count = f"{len(self.levels):,} {'ordered ' if self.ordered else ''}level"
-        return f"{count}{'' if len(self.levels) == 1 else 's'}{missing}"
+        return f"{count}{'' if len(self.levels) == 1 else 's'}"
 
     @property
     def open(self) -> bool:
@@ -405,7 +411,8 @@ class Numeric(_Described):
     shows. What else counts such a column (``discover``, say) cuts it into 20 bins of equal width.
 
     **Derived columns.** With ``derived``, a column is not read but computed, in the engine: the difference of two other
-    columns of the schema, in days or in years of 365.25 days where these are dates, rounded down where it is whole.
+    columns of the schema, in days or in years of 365.25 days where these are dates, rounded down where it is whole. In
+    synthetic rows the difference is drawn, and one of the two columns follows from it and the other.
 
     Args:
         name: The column's name in the table.
@@ -525,6 +532,22 @@ class Numeric(_Described):
         apart = apart / DAYS_OF_A_YEAR if self.unit == "years" else apart
         return floor(apart) if self.integer else apart
 
+    def distance(self, value: _Number, before: _Number, floor: Callable[[_Number], _Number]) -> _Number:
+        """Return how far two columns lie apart whose difference is this: what :meth:`difference` gives back.
+
+        Args:
+            value: The difference, in the units of this column.
+            before: How far they lie apart now: of whole years it says how much of another one is over.
+            floor: What rounds down.
+        """
+        if self.unit != "years":
+            return value if self.unit is None else floor(value)
+        if not self.integer:
+            return floor(value * DAYS_OF_A_YEAR + 0.5)
+        years = before / DAYS_OF_A_YEAR
+        days: _Number = -floor(-(value * DAYS_OF_A_YEAR)) + floor((years - floor(years)) * 365)
+        return days
+
     def _check_private(self) -> None:
         """Leave the bins to a release, unless there are so few whole numbers that each can have one."""
         if self.bins not in ("private", PRIVATE_BINS):
@@ -591,17 +614,15 @@ class Numeric(_Described):
         """What the values are."""
         return "number"
 
-    @property
-    def summary(self) -> str:
-        """The column in a few words, without anything that was read from data and not confirmed."""
-        missing = " + missing" if self.missing else ""
-        if not self.confirmed:
-            return f"{'numeric' if self.date is None else 'date'}{missing}, not confirmed"
+    def _sort(self) -> str:
+        return "numeric" if self.date is None else "date"
+
+    def _told(self) -> str:
         bins = f"{self.bins:,} {'private ' if self.private else ''}bin{'' if self.bins == 1 else 's'}"
         if self.date is not None:
             first, last = map(self.shown, self.bounds)
-            return f"{bins} of days from {first} to {last}{missing}"
-        return f"{bins} on [{self.lower:g}, {self.upper:g}]{missing}"
+            return f"{bins} of days from {first} to {last}"
+        return f"{bins} on [{self.lower:g}, {self.upper:g}]"
 
     @property
     def open(self) -> bool:
@@ -802,12 +823,12 @@ def spec_of_column(column: Column) -> Spec:
     return spec
 
 
-def levels_to_learn(name: str, *, missing: bool = True) -> Categorical:
+def levels_to_learn(name: str, missing: bool = True) -> Categorical:
     """Return a column whose levels nobody has stated."""
     return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
 
 
-def bounds_to_learn(name: str, *, integer: bool, missing: bool = True) -> Numeric:
+def bounds_to_learn(name: str, integer: bool, missing: bool = True) -> Numeric:
     """Return a column whose bounds nobody has stated."""
     return Numeric(name, integer=integer, missing=missing, confirmed=False, note="lower and upper: state or learn them")
 

@@ -164,19 +164,19 @@ def count_tables(source: Source, schema: Schema, tables: Sequence[Columns], *, s
     ]
 
 
-def _tally(query: Query, source: Source, spans: Spans) -> Tally:
+def _tally(query: Query, source: Source, spans: Spans) -> RunningCounts:
     if source.engine == "pyspark":
         from escudo.table._spark import spark_tally
 
         return spark_tally(query, source, spans)
-    tally = Tally(spans)
+    tally = RunningCounts(spans)
     if source.engine == "dask":
         import dask
 
         waiting, opened = query.dask_parts(source)
 
         def counted(part: Any) -> bytes:
-            partial = Tally(spans)
+            partial = RunningCounts(spans)
             for piece in opened(part):
                 partial.add(piece.cells)
             return partial.to_bytes()
@@ -213,7 +213,7 @@ class Spans:
         return {span: math.prod(shape) for span, shape in self.shapes.items()}
 
 
-class Tally:
+class RunningCounts:
     """Counts of joint tables, to which rows are added; sums over parts are the counts of the whole."""
 
     def __init__(self, spans: Spans):
@@ -227,7 +227,7 @@ class Tally:
         self._views = {span: self._flat[start:end] for span, start, end in zip(spans.shapes, starts, ends, strict=True)}
 
     def __repr__(self) -> str:
-        return f"Tally({len(self._views)} tables)"
+        return f"RunningCounts({len(self._views)} tables)"
 
     def add(self, cells: Mapping[str, NDArray[Any]]) -> None:
         """Add rows, given by the cell of each row in each column."""

@@ -60,6 +60,8 @@ CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the priv
 _FEWEST_VALUES = 4  # twice the columns that have to be called like a value of theirs
 _HELD = 2**22  # values of columns that are drafted together
 _FEW = 20  # a number with at most so many distinct values is drafted as categorical
+_JSON = (".ndjson", ".jsonl")
+_YES_OR_NO = 2  # answers
 _MANY = 200  # text with more levels than this is left to be learnt
 _ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject)$|[a-z]I[dD]$")
 _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
@@ -161,6 +163,7 @@ def draft(
     elif (delimiter, encoding, decimal) != (None, None, None):
         raise InputError("delimiter, encoding and decimal are about CSV and TSV files; leave them out.")
     frame, source = as_lazy(data, dialect)
+    spelt = _spelt(data)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
@@ -168,8 +171,9 @@ def draft(
         for name, dtype, held in _some_at_a_time(frame, rows):
             column: Column | str = "its name is empty"
             if name:
-                decimal = None if dialect is None else dialect.decimal
-                column = _draft_column(held, name, dtype, rows, text=isinstance(data, str | PathLike), decimal=decimal)
+                column = _draft_column(
+                    held, name, dtype, rows, text=spelt, decimal=None if dialect is None else dialect.decimal
+                )
             if isinstance(column, str):
                 notes.append(f"Left out {name!r}: {column}.")
             else:
@@ -179,6 +183,10 @@ def draft(
             f"The first line of {source} seems to be a row and no line of names: most columns would be called like one "
             "of their own values, and names are public. Put a line of names above it."
         )
+    days = [column.name for column in fields if isinstance(column, Numeric) and column.date is not None]
+    if len(days) > 1:
+        advice = _how_to_derive(days[1], days[0], days=True).replace("know the order of", "know")
+        notes.append(f"{len(days)} columns hold dates: {advice}")
     return _schema(fields, notes, source, settings)
 
 
@@ -265,7 +273,7 @@ def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, str]]:
                 dialect = announced(file)
                 names = column_names(file, dialect)
                 return dict.fromkeys(names, nw.String()), f"'{file}'", dialect.settings(file)
-        if file.suffix.lower() in (".ndjson", ".jsonl"):
+        if file.suffix.lower() in _JSON:
             raise InputError(
                 f"'{file}' does not say by itself which columns there are: each line may name others. Write a schema "
                 "that names them, or draft one with 'escudo schema draft'."
@@ -350,8 +358,9 @@ def _personal(name: str, levels: list[str]) -> str | None:
     called = re.sub(r"[_\W]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).lower().strip()
     texts = [level.strip() for level in levels if not is_marker(level)]
     for kind, (names, values) in _PERSONAL.items():
-        # A column of that name with a handful of answers is a question with a handful of answers.
-        if names.search(called) and len(texts) > _FEW:
+        # A column of that name with a handful of answers is a question with a handful of answers: yes, no, by e-mail.
+        # Names and addresses are no answers, however few people there are.
+        if names.search(called) and len(texts) > (_YES_OR_NO if values is None else _FEW):
             return kind
         if values is not None and texts and 2 * sum(bool(values.fullmatch(text)) for text in texts) > len(texts):
             return kind
@@ -385,7 +394,7 @@ def _draft_categorical(
         missing = missing or len(levels) < len(read)
         if not levels:
             return _unusable("empty")
-    opened = levels_to_learn(name, missing=missing)
+    opened = levels_to_learn(name, missing)
     if not complete:
         return replace(opened, note=f"more than {_MANY} levels: too many to draft; state or learn them")
     note = _LEVELS_NOTE if stored != "boolean" else "whether values may be missing was read from the data"
@@ -468,7 +477,7 @@ def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Num
         lower, upper = _outward(as_python(low), as_python(high))
         return Numeric(name, lower, upper, integer=integer, missing=missing, confirmed=False, note=_BOUNDS_NOTE)
     except (SchemaError, TypeError):  # no finite value, or bounds that floating point cannot cut into bins
-        return bounds_to_learn(name, integer=integer, missing=missing)
+        return bounds_to_learn(name, integer, missing)
 
 
 def _outward(low: Any, high: Any) -> tuple[float, float]:
@@ -594,6 +603,7 @@ class SchemaCheck:
     file: FileCheck | None = None
     notice: str = CUSTODIAN_ONLY
     broken: tuple[tuple[str, int], ...] = ()  # each rule, and how many rows break it
+    advice: tuple[str, ...] = ()  # what the schema might say besides; by the schema alone
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -616,6 +626,8 @@ class SchemaCheck:
             document["file"] = self.file.to_dict()
         if self.broken:
             document["rules"] = [{"rule": rule, "rows_that_break_it": rows} for rule, rows in self.broken]
+        if self.advice:
+            document["advice"] = list(self.advice)
         return document
 
     def __repr__(self) -> str:
@@ -650,6 +662,8 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
             frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it
     else:
         frame, source = as_lazy(data)
+        if _spelt(data):
+            frame = nw.from_native(_with_days(frame.to_native(), schema))
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
@@ -660,12 +674,48 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
             person=_check_person(frame, types, schema, rows),
             file=found,
             broken=tuple(_check_rules(frame, types, schema)),
+            advice=tuple(_advice(schema)),
         )
+
+
+def _spelt(data: Any) -> bool:
+    """Return whether values are written as texts, days among them: in text files, sheets and files of JSON."""
+    if not isinstance(data, str | PathLike) or is_lake(data):
+        return False
+    return bool(text_files(data)) or all(file.suffix.lower() in _JSON for file in data_files(data))
+
+
+def _with_days(frame: Any, schema: Schema) -> Any:
+    """Return a frame of polars with days read where its schema says how they are written."""
+    import polars as pl
+
+    forms = {column.name: column.date for column in schema.fields if isinstance(column, Numeric) and column.date}
+    texts = [name for name, dtype in frame.collect_schema().items() if dtype == pl.String]
+    return frame.with_columns(as_dates(pl.col(name), forms[name]).alias(name) for name in texts if name in forms)
+
+
+def _advice(schema: Schema) -> Iterator[str]:
+    """Yield which difference a schema might derive: that of two columns in a stated order, which else is not kept."""
+    derived = {frozenset(column.derived or ()) for column in schema.fields if isinstance(column, Numeric)}
+    for rule in schema.checked_rules:
+        one, other = (schema[name] for name in rule.columns)
+        if rule.sign == "->" or frozenset(rule.columns) in derived:
+            continue
+        later, earlier = (one, other) if rule.sign in (">", ">=") else (other, one)
+        yield _how_to_derive(later.name, earlier.name, days=isinstance(one, Numeric) and one.date is not None)
+
+
+def _how_to_derive(later: str, earlier: str, *, days: bool) -> str:
+    unit = ', unit = "days"' if days else ""
+    return (
+        f"synthetic rows know the order of {earlier!r} and {later!r}, but not how far they lie apart. If that counts "
+        f'(a stay, an age), add a column with from = "{later} - {earlier}"{unit} and its own bounds: then it is kept.'
+    )
 
 
 def _lines_of(files: Sequence[Path], dialect: Dialect, *, single: bool = True) -> FileCheck:
     """Return how the lines of all files fit their first ones."""
-    checks = [check_lines(file, dialect, single=single) for file in files]
+    checks = [check_lines(file, dialect, single) for file in files]
     return FileCheck(
         short=sum(each.short for each in checks),
         long=sum(each.long for each in checks),

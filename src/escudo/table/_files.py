@@ -27,13 +27,15 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 import narwhals as nw
 
-from escudo._validate import did_you_mean
+from escudo._validate import did_you_mean, one_of
 from escudo.errors import EscudoError, InputError
 from escudo.table._schema import Schema
 from escudo.table._text_files import Dialect, joined, recognised, scan_json, stated_texts, typed_texts
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from escudo.table._lakes import Lake
 
 SEPARATED = (".csv", ".tsv")
 ENDINGS = (*SEPARATED, ".parquet", ".arrow", ".feather", ".ndjson", ".jsonl")
@@ -43,7 +45,7 @@ _MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{"
 _BLOCK = 2**20
 _MOST_FILES = 10_000
 _DELTA_LOG = "_delta_log"
-_ICEBERG_METADATA, _ICEBERG_VERSIONS = ".metadata.json", (1, 2)
+_ICEBERG_METADATA, _NEWEST_IN_POLARS = ".metadata.json", 2
 
 
 def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFrame:
@@ -174,18 +176,13 @@ def _delta(folder: str) -> pl.LazyFrame:
     """Open the newest version of a Delta table: the rows that were deleted from it are in its files still."""
     import polars as pl
 
-    try:
-        import deltalake
-    except ImportError:
-        raise InputError(f"'{folder}' is a Delta table, which needs: pip install 'escudo[delta]'.") from None
-    with hide_values(
-        f"'{folder}' cannot be read as a Delta table. Is its log damaged, or does it use a feature that is not "
-        "supported here? Then read it by Spark (spark:///FOLDER?format=delta), or write its rows to Parquet."
-    ):
-        table = deltalake.DeltaTable(folder)
-        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-            raise ValueError("polars 2.0 takes a column for another one then")
-        frame = pl.scan_delta(table)
+    with _as_delta(folder):
+        from escudo.table._lakes import delta_table, open_delta
+
+        place = os.path.realpath(folder)
+        if quote(place) != place:  # blanks and the like, with which polars does not find the files
+            return open_delta(folder).scan()
+        frame = pl.scan_delta(delta_table(folder))
         frame.collect_schema()
     return frame
 
@@ -193,33 +190,18 @@ def _delta(folder: str) -> pl.LazyFrame:
 def _iceberg(name: str) -> pl.LazyFrame:
     """Open the version of an Iceberg table that a metadata file describes: rows deleted in it are in its files still.
 
-    Position deletes are honoured. Equality deletes are not, and so are refused, before anything is read.
+    polars reads versions 1 and 2 with deletes by place; what is newer, or deleted by values, is read part by part.
     """
     import polars as pl
 
-    if os.path.isdir(name) and not os.path.isfile(os.path.join(name, "metadata", "version-hint.text")):
-        raise InputError(_of_iceberg(name))
-    try:
-        from pyiceberg.table import StaticTable
-    except ImportError:
-        raise InputError(f"'{name}' is an Iceberg table, which needs: pip install 'escudo[iceberg]'.") from None
-    os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or polars warns that there is a faster one
-    with hide_values(
-        f"'{name}' cannot be read as an Iceberg table. Is it damaged or was it moved, or does it use a feature that is "
-        "not supported here, such as equality deletes? Then read it by Spark (spark:///?table=NAME), or write its rows "
-        "to Parquet."
-    ):
-        table = StaticTable.from_metadata(os.path.abspath(name))
-        if table.format_version not in _ICEBERG_VERSIONS:
-            raise InputError(
-                f"'{name}' is an Iceberg table of format version {table.format_version}, and only versions 1 and 2 are "
-                "supported here. Read it by Spark (spark:///?table=NAME), or write its rows to Parquet."
-            )
-        files = list(table.scan().plan_files())
-        if any(each.file.file_format != "PARQUET" for each in files):
-            raise InputError(f"'{name}' is an Iceberg table with files that are not Parquet: read it by Spark.")
+    with _as_iceberg(name):
+        from escudo.table._lakes import iceberg_table, open_iceberg
+
+        table, lake = iceberg_table(name), open_iceberg(name)
+        if table.format_version > _NEWEST_IN_POLARS or lake.by_value:
+            return lake.scan()
         # Of deletes in several files at once polars 2.0 makes an empty table.
-        if any(each.delete_files for each in files) and tuple(map(int, pl.__version__.split(".")[:2])) < (2, 1):
+        if lake.by_place and tuple(map(int, pl.__version__.split(".")[:2])) < (2, 1):
             raise InputError(
                 f"'{name}' is an Iceberg table with rows that were deleted by their place, for which polars must be "
                 f"2.1 or newer; this is {pl.__version__}: pip install --upgrade polars."
@@ -227,6 +209,49 @@ def _iceberg(name: str) -> pl.LazyFrame:
         frame = pl.scan_iceberg(table)
         frame.collect_schema()
     return frame
+
+
+def open_lake(name: str) -> Lake:
+    """Open a Delta or Iceberg table as the files that hold its rows, for workers that see the same paths.
+
+    Raises:
+        InputError: If it cannot be read, or the library that knows its format is missing; no value in it is shown.
+    """
+    delta = is_delta(name)
+    with _as_delta(name) if delta else _as_iceberg(name):
+        from escudo.table._lakes import open_delta, open_iceberg
+
+        return open_delta(name) if delta else open_iceberg(name)
+
+
+@contextmanager
+def _as_delta(folder: str) -> Iterator[None]:
+    try:
+        import deltalake  # noqa: F401
+    except ImportError:
+        raise InputError(f"'{folder}' is a Delta table, which needs: pip install 'escudo[delta]'.") from None
+    with hide_values(
+        f"'{folder}' cannot be read as a Delta table. Is its log damaged, or does it use a feature that is not "
+        "supported here? Then read it by Spark with the package for Delta (spark:///FOLDER?format=delta), or write its "
+        "rows to Parquet."
+    ):
+        yield
+
+
+@contextmanager
+def _as_iceberg(name: str) -> Iterator[None]:
+    if os.path.isdir(name) and not os.path.isfile(os.path.join(name, "metadata", "version-hint.text")):
+        raise InputError(_of_iceberg(name))
+    try:
+        import pyiceberg.table  # noqa: F401
+    except ImportError:
+        raise InputError(f"'{name}' is an Iceberg table, which needs: pip install 'escudo[iceberg]'.") from None
+    os.environ.setdefault("POLARS_ICEBERG_PLANNER", "pyiceberg")  # or polars warns that there is a faster one
+    with hide_values(
+        f"'{name}' cannot be read as an Iceberg table. Is it damaged or was it moved, or does it use a feature that is "
+        "not supported here? Then read it by Spark (spark:///?table=NAME), or write its rows to Parquet."
+    ):
+        yield
 
 
 def _of_iceberg(place: object) -> str:
@@ -400,7 +425,7 @@ _OPENERS = {"duckdb": "DuckDB", "postgresql": "PostgreSQL", "postgres": "Postgre
 _READ_ONLY = "-c default_transaction_read_only=on"
 
 
-def open_data(text: str, schema: Schema | None = None) -> Any:
+def open_data(text: str, schema: Schema | None = None, *, engine: str | None = None) -> Any:
     """Open what a person names: data files, or a table in a database, read-only.
 
     Args:
@@ -411,6 +436,7 @@ def open_data(text: str, schema: Schema | None = None) -> Any:
             ``spark:///?table=catalog.visits``, is read by Spark (``&format=delta``, ``iceberg`` or ``orc``, if it is
             not Parquet).
         schema: How to read a file that states no types (see :func:`scan`).
+        engine: ``"spark"`` for a path whose files the workers of Spark read: Parquet, or a Delta or Iceberg table.
 
     Returns:
         A frame that is not read yet and that :class:`PrivateTable` takes. Where something is counted, the rows of
@@ -419,6 +445,9 @@ def open_data(text: str, schema: Schema | None = None) -> Any:
     Raises:
         InputError: If it cannot be opened, or what reads it is not installed. No message holds a password.
     """
+    chosen = one_of("engine", engine or "polars", ("polars", "spark"))
+    if chosen == "spark" and not text.startswith("spark:"):
+        return _on_spark(text, schema)
     if "://" not in text:
         return scan(text, schema)
     try:
@@ -433,13 +462,26 @@ def open_data(text: str, schema: Schema | None = None) -> Any:
     if url.scheme == "spark":
         from escudo.table._spark import open_spark
 
-        return open_spark(url, settings)
+        return open_spark(url, settings, schema)
     name, home = settings.pop("table", ""), settings.pop("schema", None)
     if not name:
         raise InputError(f"the URL does not say which table of the database; write {_FORMS}.")
     if _OPENERS[url.scheme] == "DuckDB":
         return _open_duckdb(url, name, home, settings)
     return _open_postgresql(url, name, home, settings)
+
+
+def _on_spark(text: str, schema: Schema | None) -> Any:
+    """Open a path by Spark, in the session that is configured where the command runs."""
+    from escudo.table._spark import open_spark
+
+    known = os.path.isdir(text) or text.endswith(".parquet") or is_lake(text)
+    if "://" in text or not known:
+        raise InputError(
+            "engine='spark' reads a folder or file of Parquet, or a Delta or Iceberg table, by its path; this is none. "
+            f"For data that only Spark sees, write {_FORMS.rpartition(' ')[2]}."
+        )
+    return open_spark(urlsplit("spark:"), {"path": os.path.abspath(text)}, schema)
 
 
 def _open_duckdb(url: SplitResult, name: str, schema: str | None, settings: dict[str, str]) -> Any:

@@ -473,7 +473,14 @@ def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
 
 
 def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
-    """Yield a query's rows in pieces, without holding all of them; pieces may be smaller or larger than ``size``."""
+    """Yield a query's rows in pieces, without holding all of them; pieces may be smaller or larger than ``size``.
+
+    A crash inside polars' own threads can end a stream without an error. Where the files say how many rows there are,
+    that is noticed: a count that is short by some rows would be wrong, and nobody would know.
+
+    Raises:
+        EngineError: If the rows ended before they should have.
+    """
     import polars as pl
 
     native: Any = frame.to_native()
@@ -481,7 +488,15 @@ def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
     if implementation.is_polars():
         # Row groups that polars reads ahead would be most of the memory (1 GB, and 0.4 like this, for 20 columns).
         os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "1")
-        yield from native.collect_batches(chunk_size=size, maintain_order=True, engine="streaming")
+        left = length_of_files(native)
+        for piece in native.collect_batches(chunk_size=size, maintain_order=True, engine="streaming"):
+            left = None if left is None else left - piece.height
+            yield piece
+        if left:
+            raise EngineError(
+                "the polars engine did not hand over as many rows as the files say they hold. Was a file changed while "
+                "it was read? Else polars failed inside: ask again, with more memory, or read the files by DuckDB."
+            )
     elif implementation.is_duckdb():
         # DuckDB allows one open result per connection: close it even if the caller stops half-way.
         with getattr(native, "to_arrow_reader", native.fetch_arrow_reader)(size) as reader:
@@ -494,6 +509,25 @@ def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
             yield pl.DataFrame(piece, schema=native.columns, orient="row", infer_schema_length=None)
     else:
         yield collect(frame)
+
+
+_FOOTERS = ("SELECT [len()]", 'SELECT [col("len")', "UNION", "PLAN ", "END UNION", "Parquet SCAN [", "PROJECT 0/")
+
+
+def length_of_files(frame: pl.LazyFrame) -> int | None:
+    """Return how many rows a query has, if the footers of Parquet files say it; None if rows had to be read for that.
+
+    Which it is, polars' own plan says: files of Parquet, no column of them, and nothing that chooses rows.
+    """
+    import polars as pl
+
+    try:
+        counted = frame.select(pl.len())
+        lines = [line.strip() for line in counted.explain().splitlines()]
+        free = all(line.startswith((*_FOOTERS, "ESTIMATED ROWS")) for line in lines)
+        return int(counted.collect(engine="streaming").item()) if free else None
+    except Exception:  # whoever reads the rows will say what is wrong with them
+        return None
 
 
 def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:

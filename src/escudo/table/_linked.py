@@ -56,7 +56,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ from escudo.table._encode import cells_of, number, sortable
 from escudo.table._frames import Source, open_source, shielded, stream
 from escudo.table._linked_schema import COUNT, GAP, MOST_ROWS, NUMBER, START, ChildTable, LinkedSchema
 from escudo.table._persons import PERSON, key_of_text, person_columns, person_keys
-from escudo.table._table import _account
+from escudo.table._table import Held
 
 if TYPE_CHECKING:
     import polars as pl
@@ -321,7 +321,7 @@ def _cells(codes: Sequence[NDArray[Any]], shape: Sequence[int], rows: int) -> In
     return cells
 
 
-class PrivateTables:
+class PrivateTables(Held[LinkedSchema]):
     """Private frames of people and of their rows, which answer in count tables and show nothing but their schema.
 
     Each frame may be of any engine that :class:`~escudo.table.PrivateTable` takes, except Dask. Which rows count, in
@@ -358,7 +358,7 @@ class PrivateTables:
     [[0, 1], [0, 0]]
     """
 
-    __slots__ = ("_account", "_neighbours", "_schema", "_sources", "_stated")
+    __slots__ = ("_sources",)
 
     def __init__(
         self,
@@ -384,25 +384,12 @@ class PrivateTables:
             raise InputError(f"frames lacks the table {absent[0]!r} of the schema; give a frame for each.")
         self._schema = schema
         self._sources = {name: _opened(name, frames[name], schema) for name in schema.tables}
-        chosen = None if relation is None else parse_relation(relation)
-        self._account = _account(schema, ledger, dataset, chosen)
-        self._stated = schema.neighbours(relation=self._account.relation if chosen is None else chosen, people=people)
-        self._neighbours: Neighbours | None = None
+        self._agree(ledger, dataset, relation, people=people)
 
     @property
     def schema(self) -> LinkedSchema:
         """What is public about the tables."""
         return self._schema
-
-    @property
-    def account(self) -> Account:
-        """The account that releases are charged to."""
-        return self._account
-
-    @property
-    def relation(self) -> Relation:
-        """Which tables are neighbours."""
-        return self._stated.relation
 
     @property
     def unit(self) -> Unit:
@@ -459,7 +446,7 @@ class PrivateTables:
 
     def with_account(self, account: Account) -> PrivateTables:
         """Return the same tables, whose releases are charged to another account."""
-        return self._like(account=account)
+        return self._like(account)
 
     def under(
         self, *, relation: str | None = None, rows: int | None = None, people: int | None = None
@@ -518,8 +505,15 @@ def _whole_keys(sources: Mapping[str, Source], schema: LinkedSchema, of: str | N
     return True
 
 
+class _Whole(NamedTuple):
+    """Whether the keys of people are whole numbers, which are compared as they are, and those of rows."""
+
+    people: bool
+    rows: bool = False
+
+
 def _pieces(
-    source: Source, schema: LinkedSchema, table: str, *, only_keys: bool, whole: bool, rows_whole: bool = False
+    source: Source, schema: LinkedSchema, table: str, whole: _Whole, *, only_keys: bool = False
 ) -> Iterator[tuple[pl.Series, pl.DataFrame]]:
     """Yield a table's rows in pieces: keys that can be compared across tables, and cells and days under plain names.
 
@@ -543,12 +537,12 @@ def _pieces(
     keyed = raw.implementation.is_polars()
     for piece in stream(raw.select(person, *chosen), _AT_ONCE):
         if row_keys:
-            named = _keys(piece[_ROW].rename(PERSON), whole=rows_whole, keyed=keyed)
+            named = _keys(piece[_ROW].rename(PERSON), whole.rows, keyed)
             piece = piece.with_columns(named.alias(_ROW))
-        yield _keys(piece[PERSON], whole=whole, keyed=keyed), piece
+        yield _keys(piece[PERSON], whole.people, keyed), piece
 
 
-def _keys(series: pl.Series, *, whole: bool, keyed: bool) -> pl.Series:
+def _keys(series: pl.Series, whole: bool, keyed: bool) -> pl.Series:
     import polars as pl
 
     if whole:
@@ -582,7 +576,7 @@ class _People:
 
         whole, parts = _whole_keys(sources, schema), []
         fields = () if only_keys else schema.person.fields
-        for keys, piece in _pieces(sources[schema.people], schema, schema.people, only_keys=only_keys, whole=whole):
+        for keys, piece in _pieces(sources[schema.people], schema, schema.people, _Whole(whole), only_keys=only_keys):
             found = {PERSON: keys}
             for place, column in enumerate(fields):
                 cells = cells_of(column, piece[f"c{place}"])
@@ -624,9 +618,7 @@ def _histories(sources: Mapping[str, Source], schema: LinkedSchema) -> Histories
             whole_rows = (
                 _whole_keys(sources, schema, child.parent or child.name) if child.key or child.parent else False
             )
-            pieces = _pieces(
-                sources[child.name], schema, child.name, only_keys=False, whole=whole, rows_whole=whole_rows
-            )
+            pieces = _pieces(sources[child.name], schema, child.name, _Whole(whole, whole_rows))
             found, owners[child.name] = _rows(pieces, child, owners[""], owners[child.parent], tally)
             rows[child.name] = found
             binned = np.searchsorted(np.asarray(child.count_edges[1:]), found.count, side="right")

@@ -31,7 +31,7 @@ from escudo._validate import did_you_mean
 from escudo.causal import CausalGraph, Plates
 from escudo.errors import GraphError
 from escudo.table._linked import PREVIOUS
-from escudo.table._linked_schema import COUNT, GAP, NUMBER, START, LinkedSchema
+from escudo.table._linked_schema import COUNT, GAP, NUMBER, START, ChildTable, LinkedSchema
 
 Columns = tuple[str, ...]
 
@@ -106,9 +106,9 @@ def linked_structure(schema: LinkedSchema, graph: CausalGraph | None, *, count_e
     check_linked_graph(schema, stated)
     people = _people(schema, stated)
     return LinkedStructure(
-        people={name: people[name] for name in _ordered(people)},
-        rows={child.name: _rows(schema, stated, child.name, count_edges=count_edges) for child in schema.children},
-        stated=stated,
+        {name: people[name] for name in _ordered(people)},
+        {child.name: _rows(schema, stated, child, count_edges) for child in schema.children},
+        stated,
     )
 
 
@@ -146,8 +146,8 @@ def linked_picture(schema: LinkedSchema, graph: CausalGraph, *, title: str | Non
     for child in (each for one in schema.of_people for each in (one, *schema.of_rows(one.name))):
         caption = f"each row of {child.name}" + (", in order" if child.order is not None else "")
         around |= {caption: tuple(rows[child.name])} if rows[child.name] else {}
-    before = frozenset(node for node in graph.nodes if node.endswith(PREVIOUS))
-    return graph.to_svg(labels=labels, plates=Plates(around=around, before=before), title=title)
+    plates = Plates(around=around, before=frozenset(node for node in graph.nodes if node.endswith(PREVIOUS)))
+    return graph.to_svg(labels=labels, plates=plates, title=title)
 
 
 def _people(schema: LinkedSchema, graph: CausalGraph) -> dict[str, Columns]:
@@ -160,8 +160,8 @@ def _counts(schema: LinkedSchema) -> list[str]:
     return [f"{child.name}.{COUNT}" for child in schema.of_people]
 
 
-def _rows(schema: LinkedSchema, graph: CausalGraph, table: str, *, count_edges: bool) -> RowLaws:
-    child = schema.child(table)
+def _rows(schema: LinkedSchema, graph: CausalGraph, child: ChildTable, count_edges: bool) -> RowLaws:
+    table = child.name
     count, number, start, gap = (f"{table}.{name}" for name in (COUNT, NUMBER, START, GAP))
     own = [f"{table}.{name}" for name in child.schema.names]
     several = [f"{nested.name}.{COUNT}" for nested in schema.of_rows(table)]
@@ -195,9 +195,9 @@ def _rows(schema: LinkedSchema, graph: CausalGraph, table: str, *, count_edges: 
     # A law for all rows holds the number of the row too, if the graph names it.
     first |= {name: after[name] for name in shared}
     return RowLaws(
-        first={name: first[name] for name in _ordered(first)},
-        next={name: after[name] for name in _ordered(after)} if child.most > 1 else {},
-        shared=shared,
+        {name: first[name] for name in _ordered(first)},
+        {name: after[name] for name in _ordered(after)} if child.most > 1 else {},
+        shared,
     )
 
 

@@ -65,7 +65,15 @@ from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
 from escudo.table._columns import Column, Numeric, spec_of_column
 from escudo.table._schema import Schema, schema_card, schema_from_document
-from escudo.table._schema_files import _comment, _key, parse_json, parse_toml, read_text, toml_pairs, write_text
+from escudo.table._schema_files import (
+    _comment,
+    _key,
+    is_linked,
+    linked_document,
+    read_text,
+    toml_pairs,
+    write_text,
+)
 from escudo.table._values import ISO, encodable
 
 Weighting = Literal["auto", "voice", "unit"]
@@ -482,7 +490,7 @@ class LinkedSchema:
             InputError: If the file cannot be read.
         """
         file = Path(path)
-        document = _document(file)
+        document = linked_document(file)
         try:
             return cls.from_dict(document)
         except SchemaError as error:
@@ -501,7 +509,7 @@ class LinkedSchema:
             text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         else:
             raise InputError(f"cannot write a schema to '{file}': the name must end in .toml or .json.")
-        write_text(file, text, overwrite=overwrite)
+        write_text(file, text, overwrite)
 
     # -- what it says --------------------------------------------------------------------------------------------------
 
@@ -721,19 +729,6 @@ class LinkedSchema:
         return "".join(f"<h4>{escape(name)}</h4>{schema_card(self.schema_of(name))}" for name in self.tables)
 
 
-def is_linked(document: object) -> bool:
-    """Whether a parsed schema file describes linked tables."""
-    return isinstance(document, Mapping) and isinstance(document.get("linked"), Mapping)
-
-
-def read_any_schema(path: str | PathLike[str]) -> Schema | LinkedSchema:
-    """Read a schema file of either kind: one table, or linked tables."""
-    file = Path(path)
-    if file.suffix.lower() in (".toml", ".json") and is_linked(_document(file)):
-        return LinkedSchema.read(file)
-    return Schema.read(file)
-
-
 def confirm_linked_file(path: Path, names: Sequence[str] | None = None) -> tuple[str, ...]:
     """Confirm columns and tables in a file of linked tables, which is written afresh, its comments at the top.
 
@@ -748,15 +743,6 @@ def confirm_linked_file(path: Path, names: Sequence[str] | None = None) -> tuple
         comments = tuple(line.lstrip("# ").rstrip() for line in text.splitlines() if line.startswith("#"))
         replace(after, notes=comments if path.suffix.lower() == ".toml" else ()).write(path, overwrite=True)
     return changed
-
-
-def _document(file: Path) -> Mapping[str, Any]:
-    ending = file.suffix.lower()
-    if ending not in (".toml", ".json"):
-        raise InputError(f"'{file}' is no schema file of linked tables: expected one ending in .toml or .json.")
-    text = read_text(file)
-    document: Any = parse_toml(text, str(file)) if ending == ".toml" else parse_json(text, str(file))
-    return document if isinstance(document, Mapping) else {}
 
 
 def _child(name: str, table: Mapping[str, Any], people: str, tables: Mapping[str, Any]) -> ChildTable:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 import narwhals as nw
 import numpy as np
@@ -295,6 +295,41 @@ ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 _Pair = tuple[NDArray[Any], NDArray[np.int64]]
 AddUp = Callable[[Iterator[NDArray[Any]]], NDArray[np.int64]]
 """What makes whole numbers of some batches of rows; those of all rows are the sums of those of any parts of them."""
+
+
+class Placed(NamedTuple):
+    """Rows with where they belong.
+
+    Attributes:
+        group: The group of each row.
+        rank: Its place among the rows of the group; rows of the same rank are put in order by their values.
+        rows: The rows, of shape (rows, columns).
+    """
+
+    group: NDArray[np.int64]
+    rank: NDArray[np.uint64]
+    rows: NDArray[np.float64]
+
+
+class Grouping(Protocol):
+    """A public rule that brings rows together in groups, and what is found in each group, by its rows alone."""
+
+    @property
+    def by_position(self) -> bool:
+        """Whether the rule asks for the position of a row in the table."""
+        ...
+
+    def placed(self, batches: Iterable[tuple[NDArray[Any], NDArray[np.int64], int]]) -> Iterator[Placed]:
+        """Yield the rows of batches that take part; with each batch comes whose rows they are, and where it starts."""
+        ...
+
+    def first(self, several: Sequence[Placed]) -> Placed:
+        """Return the rows that a group has room for, in order: the same of all rows as of those of any parts."""
+        ...
+
+    def found(self, placed: Placed) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return groups, all of whose rows these are, and what is found in each, one row of whole numbers a group."""
+        ...
 
 
 @dataclass(frozen=True)

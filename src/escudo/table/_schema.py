@@ -222,7 +222,7 @@ class Schema:
         """
         from escudo.table._schema_files import write_schema
 
-        write_schema(self, Path(path), overwrite=overwrite)
+        write_schema(self, Path(path), overwrite)
 
     def to_toml(self) -> str:
         """Return the schema as TOML text, notes as comments."""

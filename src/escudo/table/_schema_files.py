@@ -13,8 +13,9 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from escudo._files import write_whole
 from escudo._validate import did_you_mean
@@ -28,6 +29,9 @@ from escudo.table._columns import (
     spec_of_column,
 )
 from escudo.table._schema import Schema, schema_from_document
+
+if TYPE_CHECKING:
+    from escudo.table._linked_schema import LinkedSchema
 
 _WIDTH = 100
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -292,12 +296,12 @@ def _smartnoise_column(name: str, spec: Mapping[str, Any]) -> Column | None:
     if kind == "boolean":
         return Categorical(name, (False, True), missing=missing, other=fallback if isinstance(fallback, bool) else None)
     if kind == "string":
-        return levels_to_learn(name, missing=missing)
+        return levels_to_learn(name, missing)
     if kind not in ("int", "float"):
         return None
     lower, upper = _number(name, "lower", spec), _number(name, "upper", spec)
     if lower is None or upper is None:
-        return bounds_to_learn(name, integer=kind == "int", missing=missing)
+        return bounds_to_learn(name, kind == "int", missing)
     fill = _number(name, "missing_value", spec)
     return Numeric(
         name,
@@ -370,6 +374,31 @@ def read_schema(path: Path, table: str | None = None) -> Schema:
     return parse_schema(read_text(path), ending, str(path), table)
 
 
+def is_linked(document: object) -> bool:
+    """Whether a parsed schema file describes linked tables."""
+    return isinstance(document, Mapping) and isinstance(document.get("linked"), Mapping)
+
+
+def linked_document(file: Path) -> Mapping[str, Any]:
+    """Return what a schema file that may describe linked tables holds; nothing if it is no mapping."""
+    ending = file.suffix.lower()
+    if ending not in (".toml", ".json"):
+        raise InputError(f"'{file}' is no schema file of linked tables: expected one ending in .toml or .json.")
+    text = read_text(file)
+    document: Any = parse_toml(text, str(file)) if ending == ".toml" else parse_json(text, str(file))
+    return document if isinstance(document, Mapping) else {}
+
+
+def read_any_schema(path: str | PathLike[str]) -> Schema | LinkedSchema:
+    """Read a schema file of either kind: one table, or linked tables."""
+    file = Path(path)
+    if file.suffix.lower() in (".toml", ".json") and is_linked(linked_document(file)):
+        from escudo.table._linked_schema import LinkedSchema
+
+        return LinkedSchema.read(file)
+    return Schema.read(file)
+
+
 def parse_schema(text: str, ending: str, source: str = "schema", table: str | None = None) -> Schema:
     """Read a schema from text.
 
@@ -429,6 +458,8 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     import yaml
 
+    wrong = partial(ParseError, source=source)
+
     class Loader(yaml.SafeLoader):
         """Plain data, each key once."""
 
@@ -440,16 +471,19 @@ def parse_yaml(text: str, source: str) -> Any:
                         problem=f"the key {key.value!r:.60} appears twice; remove one", problem_mark=key.start_mark
                     )
                 seen.add(key.value)
-            return super().construct_mapping(node, deep=deep)
+            return super().construct_mapping(node, deep)
 
     try:
-        return yaml.load(text, Loader=Loader)
+        return yaml.load(text, Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = {} if mark is None else {"line": mark.line + 1, "column": mark.column + 1}
-        raise ParseError(f"not valid YAML: {error.problem or 'unreadable'}.", source=source, **place) from None
+        raise wrong(
+            f"not valid YAML: {error.problem or 'unreadable'}.",
+            line=None if mark is None else mark.line + 1,
+            column=None if mark is None else mark.column + 1,
+        ) from None
     except Exception:  # PyYAML lets plain Python errors of many kinds through, for odd tags, dates and nesting
-        raise ParseError("not valid YAML.", source=source) from None
+        raise wrong("not valid YAML.") from None
 
 
 def read_text(path: Path) -> str:
@@ -473,7 +507,7 @@ def read_text(path: Path) -> str:
         raise InputError(f"'{path}' is not UTF-8 text. Save it as UTF-8.") from None
 
 
-def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None:
+def write_schema(schema: Schema, path: Path, overwrite: bool = False) -> None:
     """Write a schema as TOML, or as JSON if the path ends so; see :meth:`Schema.write`."""
     ending = path.suffix.lower()
     if ending == ".toml":
@@ -482,10 +516,10 @@ def write_schema(schema: Schema, path: Path, *, overwrite: bool = False) -> None
         text = json.dumps(schema.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     else:
         raise InputError(f"cannot write a schema to '{path}': the name must end in .toml or .json.")
-    write_text(path, text, overwrite=overwrite)
+    write_text(path, text, overwrite)
 
 
-def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
+def write_text(path: Path, text: str, overwrite: bool = False) -> None:
     """Write a text file whole or not at all.
 
     Raises:

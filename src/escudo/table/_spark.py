@@ -3,11 +3,13 @@
 Each worker hands its part of the columns to polars in Arrow batches and takes the same steps as any other engine
 (:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
 the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
-comes out the same. The driver holds counts and sums; rows pass through it, a few at a time, only for questions that
-train on them or seat them in blocks (:func:`spark_pieces`).
+comes out the same. The driver holds counts, sums and votes; rows pass through it, a few at a time, only for questions
+that train on them or compare two whole columns (:func:`spark_pieces`), and for linked tables.
 
 Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
-``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue.
+``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue. Of a Delta or
+Iceberg table that the driver sees, it finds the files that hold the rows (:mod:`escudo.table._lakes`), and the workers
+read them.
 """
 
 from __future__ import annotations
@@ -27,14 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._validate import did_you_mean
-from escudo.errors import InputError
-from escudo.table._counts import Spans, Tally
+from escudo.errors import EngineError, InputError
+from escudo.table._counts import RunningCounts, Spans
+from escudo.table._files import is_lake, open_lake
 from escudo.table._frames import Source, stored_names
 from escudo.table._persons import PERSON, PERSON_NUMBER
-from escudo.table._rows import ROWS_AT_ONCE, AddUp, Arrays, Piece, Query
+from escudo.table._rows import ROWS_AT_ONCE, AddUp, Arrays, Grouping, Piece, Placed, Query
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from escudo.table._lakes import Lake
+    from escudo.table._schema import Schema
 
 _MERGED = 16  # partial results that the driver adds up, where there would be more than it should hold
 _MOST_BYTES = 2**28
@@ -43,13 +49,16 @@ _FORMATS = ("parquet", "delta", "iceberg", "orc")
 _FORMS = "spark:///FOLDER, spark://HOST:PORT/FOLDER or spark:///?table=NAME, with &format=delta and the like"
 
 
-def open_spark(url: SplitResult, settings: dict[str, str]) -> Any:
+def open_spark(url: SplitResult, settings: dict[str, str], schema: Schema | None = None) -> Any:
     """Open data of a Spark cluster by a URL.
 
     Args:
         url: Where the cluster is, if not in the settings of the place, and the folder.
         settings: ``table``, a name in the catalogue; or ``path``, a folder that is no plain path, such as one in an
-            object store; ``format``, Parquet unless stated.
+            object store; ``format``, Parquet unless stated. The folder of a Delta table, and the folder or metadata
+            file of an Iceberg table, are read as such if they can be seen from here, with or without a package for
+            them in the session: which files hold the rows is found here, and the workers read them.
+        schema: What is public about the data, if it is known: of such a table only its columns are read.
 
     Raises:
         InputError: If it cannot be opened, or PySpark or Java are missing.
@@ -61,25 +70,76 @@ def open_spark(url: SplitResult, settings: dict[str, str]) -> Any:
     if kind not in _FORMATS:
         raise InputError(f"format={kind!r} is none of {', '.join(_FORMATS)}.{did_you_mean(kind, _FORMATS)}")
     session = spark_session(f"spark://{url.netloc}" if url.netloc else None)
-    if path is not None and kind == "parquet" and _holds(session, path, "_delta_log"):
-        raise InputError(
-            f"{path!r} is a Delta table, whose files also hold rows that were deleted: write &format=delta after it "
-            "(?format=delta, if nothing else is asked), with the package for Delta configured."
-        )
-    if path is not None and kind == "parquet" and _holds(session, path, "metadata/version-hint.text"):
-        raise InputError(
-            f"{path!r} is an Iceberg table, whose files also hold rows that were deleted: write ?format=iceberg, or "
-            "name it in the catalogue, spark:///?table=NAME."
-        )
+    here = None if path is None else path.removeprefix("file://")
+    lake = here is not None and kind in ("parquet", "delta", "iceberg") and is_lake(here)
+    if here is not None and lake and kind == "parquet":
+        return lake_frame(session, open_lake(here), schema)
+    if path is not None and kind == "parquet":
+        _refuse_parts(session, path)
     problem = None
     try:
         return session.table(table) if path is None else session.read.format(kind).load(path)
     except Exception as error:  # its message may show a file's contents
         problem = type(error).__name__
+    if here is not None and lake:  # the session has no package for it
+        return lake_frame(session, open_lake(here), schema)
     raise InputError(
         f"Spark cannot open {table or path!r} as {kind if path else 'a table'} ({problem}). Is it there for the "
         "workers, and is the package for its format configured?"
     )
+
+
+def _refuse_parts(session: Any, path: str) -> None:
+    """Refuse the files of a Delta or Iceberg table that only Spark sees: they also hold rows that were deleted."""
+    if _holds(session, path, "_delta_log"):
+        raise InputError(
+            f"{path!r} is a Delta table, whose files also hold rows that were deleted: write &format=delta after it "
+            "(?format=delta, if nothing else is asked), with the package for Delta configured."
+        )
+    if _holds(session, path, "metadata/version-hint.text"):
+        raise InputError(
+            f"{path!r} is an Iceberg table, whose files also hold rows that were deleted: write ?format=iceberg, or "
+            "name it in the catalogue, spark:///?table=NAME."
+        )
+
+
+def lake_frame(session: Any, lake: Lake, schema: Schema | None = None) -> Any:
+    """Return a Delta or Iceberg table as a frame whose files the workers read, one a task: the driver reads none.
+
+    Args:
+        session: The session.
+        lake: The table's files; the workers have to see them under the same paths.
+        schema: What is asked of it: then columns that it does not name are not read.
+
+    Columns of types that Spark and the table do not share (lists and structs, times of day) are left out.
+    """
+    import polars as pl
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    types = {name: dtype for name, dtype in lake.columns.items() if _carried(dtype)}
+    if schema is not None:
+        asked = {*stored_names(schema, schema.names), *schema.keys}
+        if asked <= {*types}:  # or whoever opens the frame says which column is not there
+            types = {name: dtype for name, dtype in types.items() if name in asked}
+    names = list(types)
+    described = from_arrow_schema(pl.DataFrame(schema=types).to_arrow().schema, prefer_timestamp_ntz=True)
+    if not lake.parts or not names:
+        return session.createDataFrame([], described)
+
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for rows in lake.rows(names, [lake.parts[number] for number in batch.column(0).to_pylist()]):
+                yield from rows.to_arrow().to_batches(max_chunksize=ROWS_AT_ONCE)
+
+    numbers = session.range(0, len(lake.parts), 1, min(len(lake.parts), _PARTITIONS))
+    return _mapped(numbers, read, described)
+
+
+def _carried(dtype: pl.DataType) -> bool:
+    import polars as pl
+
+    plain = (pl.Boolean, pl.String, pl.Date, pl.Datetime, pl.Decimal, pl.Binary)
+    return (dtype.is_signed_integer() and dtype != pl.Int128) or dtype.is_float() or dtype in plain
 
 
 def spark_session(master: str | None = None) -> Any:
@@ -136,7 +196,7 @@ def spark_workers(master: str | None) -> list[dict[str, str]]:
     problem = None
     try:
         frame = session.range(64).repartition(session.sparkContext.defaultParallelism * 2)
-        rows = _mapped(frame, versions, ", ".join(f"{name} string" for name in here)).distinct().collect()
+        rows = _mapped(frame, versions, ", ".join(f"`{name}` string" for name in here)).distinct().collect()
         return sorted((row.asDict() for row in rows), key=lambda row: sorted(row.items()))
     except Exception as error:
         problem = type(error).__name__
@@ -145,35 +205,45 @@ def spark_workers(master: str | None) -> list[dict[str, str]]:
     )
 
 
+WORKERS_MAY_NEED = {"pyiceberg": "Iceberg tables", "scikit-learn": "figures about predictions"}
+"""What only some questions ask of workers."""
+
+
 def worker_versions() -> dict[str, str]:
-    """Return which versions this process has of what counts on a worker."""
+    """Return which versions this process has of what counts on a worker; 'none' of what it may do without."""
     needed = ("escudo", "polars", "narwhals", "numpy", "pyarrow")
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in needed}}
+    found = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in needed}}
+    for name in WORKERS_MAY_NEED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "none"
+    return found
 
 
-def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], types: str) -> Any:
+def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], types: Any) -> Any:
     """Run ``work`` over the Arrow batches of each partition."""
     with warnings.catch_warnings():  # that pandas is too new for PySpark: it is not used here
         warnings.simplefilter("ignore", FutureWarning)
         return frame.mapInArrow(work, types)
 
 
-def spark_tally(query: Query, source: Source, spans: Spans) -> Tally:
+def spark_tally(query: Query, source: Source, spans: Spans) -> RunningCounts:
     """Count on the workers, in one pass, and add up what they found."""
 
     def counted(pieces: Iterator[Piece]) -> bytes:
-        tally = Tally(spans)
+        tally = RunningCounts(spans)
         for piece in pieces:
             tally.add(piece.cells)
         return tally.to_bytes()
 
-    def merged(blobs: Iterable[bytes]) -> Tally:
-        tally = Tally(spans)
+    def merged(blobs: Iterable[bytes]) -> RunningCounts:
+        tally = RunningCounts(spans)
         for blob in blobs:
             tally.merge(blob)
         return tally
 
-    size = Tally(spans).size_in_bytes
+    size = RunningCounts(spans).size_in_bytes
     return merged(_found(query, source, counted, lambda blobs: merged(blobs).to_bytes(), size))
 
 
@@ -188,6 +258,91 @@ def spark_sums(arrays: Arrays, source: Source, add_up: AddUp) -> NDArray[np.int6
         return sum((np.frombuffer(blob, dtype=np.int64).reshape(none.shape) for blob in blobs), start=none)
 
     return merged(_found(arrays.query, source, added, lambda blobs: merged(blobs).tobytes(), none.nbytes))
+
+
+def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Bring rows together in groups, and let the workers that hold them find what is asked of each group.
+
+    Each partition sends the rows that take part, at most as many of a group as it has room for, to where its group is.
+    Where positions decide, the rows of each partition are counted before.
+    """
+    from pyspark.sql import functions
+
+    query = arrays.query
+    parted = _parted(query, source)
+    lengths = _lengths(parted) if grouping.by_position else None
+    starts = None if lengths is None else {key: sum(lengths[k] for k in lengths if k < key) for key in lengths}
+
+    def place(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        number = TaskContext.get().partitionId()
+        start = seen = 0 if starts is None else starts.get(number, 0)
+
+        def numbered() -> Iterator[tuple[NDArray[Any], NDArray[np.int64], int]]:
+            nonlocal seen
+            for rows, whose in arrays.made("pyspark", _rows_of(query, batches)):
+                yield rows, whose, seen
+                seen += len(rows)
+
+        yield from _few(grouping, grouping.placed(numbered()))
+        if lengths is not None and seen - start != lengths.get(number, 0):
+            raise EngineError("the table changed while it was read; ask again, or of a copy that stays as it is.")
+
+    def judge(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        waiting = [_as_placed(batch) for batch in batches if batch.num_rows]
+        if waiting:
+            groups, found = grouping.found(grouping.first(waiting))
+            blobs = pa.array([row.tobytes() for row in np.ascontiguousarray(found, dtype=np.int64)], type=pa.binary())
+            yield pa.record_batch({"kind": pa.array(groups, type=pa.int64()), "found": blobs})
+
+    types = ", ".join(["kind long", "rank long", *(f"v{place} double" for place in range(len(query.wanted)))])
+    together = _mapped(parted, place, types).repartition(functions.col("kind"))
+    answers = _mapped(together, judge, "kind long, found binary").collect()
+    groups = np.array([row[0] for row in answers], dtype=np.int64)
+    found = [np.frombuffer(bytes(row[1]), dtype=np.int64) for row in answers]
+    return groups, np.stack(found) if found else np.empty((0, 0), dtype=np.int64)  # a table may have no rows
+
+
+def _lengths(parted: Any) -> dict[int, int]:
+    """Return how many rows each partition has, by its number."""
+
+    def count(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        rows = sum(batch.num_rows for batch in batches)
+        yield pa.record_batch({"part": pa.array([TaskContext.get().partitionId()]), "count": pa.array([rows])})
+
+    return {int(row[0]): int(row[1]) for row in _mapped(parted, count, "part long, count long").collect()}
+
+
+def _few(grouping: Grouping, several: Iterator[Placed]) -> Iterator[Any]:
+    """Yield rows as Arrow, no more of a group than it has room for, in bounded memory."""
+    import pyarrow as pa
+
+    waiting: list[Placed] = []
+    room = 4 * ROWS_AT_ONCE
+    for placed in several:
+        waiting.append(placed)
+        if sum(len(each.group) for each in waiting) > room:
+            waiting = [grouping.first(waiting)]
+            room = max(room, 2 * len(waiting[0].group))
+    if waiting:
+        group, rank, rows = grouping.first(waiting)
+        for start in range(0, len(group), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            columns = {f"v{place}": pa.array(np.ascontiguousarray(rows[part, place])) for place in range(rows.shape[1])}
+            yield pa.record_batch(
+                {"kind": pa.array(group[part]), "rank": pa.array(rank[part].view(np.int64)), **columns}
+            )
+
+
+def _as_placed(batch: Any) -> Placed:
+    group, rank, *columns = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+    return Placed(group, rank.view(np.uint64), np.column_stack(columns).astype(np.float64, copy=False))
 
 
 def _found(

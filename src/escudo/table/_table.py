@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,43 @@ from escudo.table._counts import (
     requested_tables,
 )
 from escudo.table._frames import open_source, shielded
-from escudo.table._rows import ENCODINGS, Arrays, Encoding
+from escudo.table._rows import ENCODINGS, ROWS_AT_ONCE, Arrays, Encoding, Grouping
 from escudo.table._schema import Schema
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Ledger
     from escudo.table._linked_schema import LinkedSchema
 
+_S = TypeVar("_S", Schema, "LinkedSchema")
 
-class PrivateTable:
+
+class Held(Generic[_S]):
+    """What a private table and linked ones have alike: a schema, an account that is charged, and neighbours."""
+
+    __slots__ = ("_account", "_neighbours", "_schema", "_stated")
+    _schema: _S
+
+    def _agree(
+        self, ledger: Ledger | Account | str | None, dataset: str | None, relation: str | None, **public: int | None
+    ) -> None:
+        """Find the account, which must protect what the schema does, and note what is public of neighbours."""
+        chosen = None if relation is None else parse_relation(relation)
+        self._account = _account(self._schema, ledger, dataset, chosen)
+        self._stated = self._schema.neighbours(relation=chosen or self._account.relation, **public)
+        self._neighbours: Neighbours | None = None
+
+    @property
+    def account(self) -> Account:
+        """The account that releases are charged to."""
+        return self._account
+
+    @property
+    def relation(self) -> Relation:
+        """Which tables are neighbours."""
+        return self._stated.relation
+
+
+class PrivateTable(Held[Schema]):
     """A private frame that answers in counts and encoded batches, and shows nothing but its schema.
 
     The frame may be a pandas, polars or modin DataFrame, a polars LazyFrame, a pyarrow Table, a DuckDB relation, an
@@ -73,7 +101,7 @@ class PrivateTable:
     [[1, 1], [0, 1]]
     """
 
-    __slots__ = ("_account", "_neighbours", "_sample_seed", "_schema", "_source", "_stated")
+    __slots__ = ("_sample_seed", "_source")
 
     def __init__(
         self,
@@ -95,27 +123,12 @@ class PrivateTable:
         self._schema = schema
         self._sample_seed = whole("sample_seed", sample_seed)
         self._source = open_source(frame, schema)
-        chosen = None if relation is None else parse_relation(relation)
-        self._account = _account(schema, ledger, dataset, chosen)
-        self._stated = schema.neighbours(
-            relation=self._account.relation if chosen is None else chosen, rows=rows, people=people
-        )
-        self._neighbours: Neighbours | None = None
+        self._agree(ledger, dataset, relation, rows=rows, people=people)
 
     @property
     def schema(self) -> Schema:
         """What is public about the table."""
         return self._schema
-
-    @property
-    def account(self) -> Account:
-        """The account that releases from this table are charged to."""
-        return self._account
-
-    @property
-    def relation(self) -> Relation:
-        """Which tables are neighbours."""
-        return self._stated.relation
 
     @property
     def neighbours(self) -> Neighbours:
@@ -271,6 +284,37 @@ class PrivateTable:
         arrays = self._arrays(size, columns, encode)
         return shielded(self.engine, "adding up rows", lambda: arrays.summed(self._source, add_up))
 
+    @property
+    def groups_on_workers(self) -> bool:
+        """Whether :meth:`groups` can be asked: where the frame has workers that bring rows together."""
+        return self.engine == "pyspark"
+
+    def groups(
+        self, grouping: Grouping, columns: Sequence[str] | None = None, *, encode: Encoding = "shares"
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what is found in groups of rows, on the workers that bring them together: no row leaves these.
+
+        Args:
+            grouping: Which row is in which group, and what is found there.
+            columns: As in :meth:`batches`, like all that follows.
+            encode: How values come.
+
+        Returns:
+            The groups that have rows, and a row of whole numbers for each.
+
+        Raises:
+            InputError: As in :meth:`batches`, or if the frame has no such workers.
+
+        Guarantee:
+            None: what is found is private. How far one row moves it is up to ``grouping``.
+        """
+        if not self.groups_on_workers:
+            raise InputError(f"frames of {self.engine} have no workers that bring rows together; use batches instead.")
+        arrays = self._arrays(ROWS_AT_ONCE, columns, encode)
+        from escudo.table._spark import spark_groups
+
+        return shielded(self.engine, "judging groups", lambda: spark_groups(arrays, self._source, grouping))
+
     def _batches(
         self, size: int, columns: Sequence[str] | None, encode: Encoding
     ) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
@@ -339,7 +383,7 @@ class PrivateTable:
         Raises:
             InputError: If the account protects another unit than the schema.
         """
-        return self._like(account=account)
+        return self._like(account)
 
     def under(self, *, relation: str | None = None, rows: int | None = None, people: int | None = None) -> PrivateTable:
         """Return the same table with another relation, or another public number of rows or people.
@@ -354,7 +398,7 @@ class PrivateTable:
             people=stated.people if people is None else people,
         )
 
-    def _like(self, schema: Schema | None = None, account: Account | None = None, **stated: Any) -> PrivateTable:
+    def _like(self, account: Account | None = None, schema: Schema | None = None, **stated: Any) -> PrivateTable:
         terms = {"relation": self._stated.relation, "rows": self._stated.rows, "people": self._stated.people, **stated}
         return PrivateTable(
             self._source.frame, schema or self._schema, account or self._account, sample_seed=self._sample_seed, **terms

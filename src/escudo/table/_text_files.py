@@ -446,7 +446,7 @@ class FileCheck:
         return plain(self)
 
 
-def check_lines(file: Path, dialect: Dialect, *, single: bool = True) -> FileCheck:
+def check_lines(file: Path, dialect: Dialect, single: bool = True) -> FileCheck:
     """Count the lines of a CSV or TSV file that do not fit its first one: for the custodian's own eyes.
 
     Args:
@@ -486,7 +486,7 @@ def check_lines(file: Path, dialect: Dialect, *, single: bool = True) -> FileChe
     return FileCheck(**counted, repeated=repeated)
 
 
-def as_number(text: pl.Expr, *, boolean: bool, decimal: str = ".") -> pl.Expr:
+def as_number(text: pl.Expr, decimal: str = ".", *, boolean: bool = False) -> pl.Expr:
     """Return text as float64, null where it is no number; true and false are numbers in a column of booleans.
 
     Where the decimal sign is a comma, a text with a point in it is no number: it may be one or a thousand.
@@ -618,11 +618,11 @@ def mostly_numbers(frame: pl.LazyFrame, name: str, decimal: str) -> pl.LazyFrame
 
     value = pl.col(name).str.strip_chars()
     filled = frame.filter(~value.str.to_lowercase().is_in(_MARKERS)).select(value)
-    number = _typed(pl.col(name), lambda text: as_number(text, boolean=False, decimal=decimal))
+    number = _typed(pl.col(name), lambda text: as_number(text, decimal))
     words = pl.col(name).filter(~number).n_unique() <= _FEW_WORDS
     if not filled.select(words & (number.mean() >= _MOSTLY)).collect(engine="streaming").item():
         return None
-    return frame.select(as_number(pl.col(name), boolean=False, decimal=decimal))
+    return frame.select(as_number(pl.col(name), decimal))
 
 
 def stated_texts(files: Sequence[Path], schema: Schema) -> pl.LazyFrame:
@@ -656,7 +656,7 @@ def scan_json(file: Path, schema: Schema | None) -> pl.LazyFrame:
     types = {name: reader([]).dtype for name, reader in readers.items()}
 
     def read(lines: pl.Series) -> pl.Series:
-        records = [_record(line, exact=exact) for line in lines]
+        records = [_record(line, exact) for line in lines]
         columns = {name: reader([record.get(name) for record in records]) for name, reader in readers.items()}
         return pl.DataFrame(columns, schema=types).to_struct(lines.name)
 
@@ -722,7 +722,7 @@ def _readers_by_keys(file: Path) -> dict[str, Callable[[list[Any]], pl.Series]]:
     return {key: reader(found) for key, found in kinds.items() if encodable(key)}
 
 
-def _record(line: str | None, *, exact: bool = False) -> dict[str, Any]:
+def _record(line: str | None, exact: bool = False) -> dict[str, Any]:
     """Return a line of JSON, empty if it is no JSON object; no line is an error.
 
     Args:

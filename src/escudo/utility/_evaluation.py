@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy as np
 
-from escudo._card import CUSTODIAN_ONLY, plain
+from escudo._card import CUSTODIAN_ONLY, plain, plain_for_custodian
 from escudo._files import listed
 from escudo._plot import Drawn, intervals
 from escudo._spread import check_jobs
@@ -22,7 +22,7 @@ from escudo.errors import InputError
 from escudo.synthesis import LinkedModel, Model
 from escudo.table import LinkedSchema, Schema
 from escudo.utility._fidelity import CausalFidelity, Fidelity, causal_fidelity, fidelity
-from escudo.utility._prediction import LEARNERS, Kind, Prediction, predictions
+from escudo.utility._prediction import LEARNERS, Kind, Lessons, Prediction, predictions
 from escudo.utility._rows import Rows
 
 if TYPE_CHECKING:
@@ -95,10 +95,9 @@ class Evaluation(Drawn):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values; an interval that one value does not give, and other such, is null."""
-        return {
-            "custodian_only": True,
-            **plain(self, "changes", "fidelity", "floor", "causal", "targets", "rows", "seed", "predictions"),
-        }
+        return plain_for_custodian(
+            self, "changes", "fidelity", "floor", "causal", "targets", "rows", "seed", "predictions"
+        )
 
     def to_pandas(self) -> Any:
         """Return what learning from synthetic rows costs as a pandas frame, a row for each learner.
@@ -154,21 +153,22 @@ def _interval(change: Change) -> str:
     return f"{change.low:+.1f} to {change.high:+.1f}" if _known(change) else "one value only"
 
 
+class _Options(TypedDict, total=False):
+    """What :func:`evaluate` takes for one table beside the rows and their schema."""
+
+    targets: int | Iterable[str]
+    learners: Sequence[str]
+    most_rows: int
+    model: Model | None
+    reference: Network | Model | None
+    seed: int
+    jobs: int | None
+    log: str | PathLike[str] | None
+
+
 @overload
 def evaluate(
-    real_train: object,
-    real_test: object,
-    synthetic: object,
-    schema: Schema,
-    *,
-    targets: int | Iterable[str] = ...,
-    learners: Sequence[str] = ...,
-    most_rows: int = ...,
-    model: Model | None = ...,
-    reference: Network | Model | None = ...,
-    seed: int = ...,
-    jobs: int | None = ...,
-    log: str | PathLike[str] | None = ...,
+    real_train: object, real_test: object, synthetic: object, schema: Schema, **how: Unpack[_Options]
 ) -> Evaluation: ...
 @overload
 def evaluate(
@@ -263,11 +263,9 @@ def evaluate(
         learnt[0],
         learnt[1:],
         test.at_most(most, rng),
-        targets=chosen,
-        learners=learners,
-        seed=seed,
-        jobs=processes,
-        log=log,
+        Lessons(chosen, learners, seed),
+        processes,
+        log,
     )
     apart = partial(fidelity, train, seed=seed)
     return Evaluation(

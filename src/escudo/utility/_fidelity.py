@@ -156,8 +156,11 @@ class Fidelity:
 
     def _repr_html_(self) -> str:
         figures = {name: value for name, value in self.to_json().items() if isinstance(value, float)}
-        rows = [(name.replace("_", " "), f"{value:.4f}") for name, value in figures.items()]
-        return card("How far two tables are apart", rows=rows, note=CUSTODIAN_ONLY)
+        return card(
+            "How far two tables are apart",
+            rows=[(name.replace("_", " "), f"{value:.4f}") for name, value in figures.items()],
+            note=CUSTODIAN_ONLY,
+        )
 
 
 def fidelity(real: Rows, other: Rows, *, seed: int = 0, detect: bool = True) -> Fidelity:
@@ -326,8 +329,14 @@ class CausalFidelity:
 
     def _repr_html_(self) -> str:
         asked = f"{self.intervention:.2%} of the probability is on the wrong level, over {self.questions:,} questions"
-        rows = [(f"do({cause} = {level}) on {effect}", f"{error:.2%}") for (cause, level, effect), error in self.worst]
-        return card("Interventions, against the reference", asked, head=("furthest off", "wrong"), rows=rows)
+        return card(
+            "Interventions, against the reference",
+            asked,
+            head=("furthest off", "wrong"),
+            rows=[
+                (f"do({cause} = {level}) on {effect}", f"{error:.2%}") for (cause, level, effect), error in self.worst
+            ],
+        )
 
 
 def causal_fidelity(

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any, cast
@@ -30,7 +31,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import CUSTODIAN_ONLY, card, plain
+from escudo._card import CUSTODIAN_ONLY, card, plain, plain_for_custodian
 from escudo._validate import positive
 from escudo.asking import planning, run
 from escudo.causal import CausalGraph
@@ -53,7 +54,7 @@ from escudo.table import (
     exactly,
 )
 from escudo.utility._fidelity import total_variation
-from escudo.utility._rows import EVALUATION_PURPOSE
+from escudo.utility._rows import EVALUATION_PURPOSE, refuse_private
 
 Columns = tuple[str, ...]
 Floats = NDArray[np.float64]
@@ -80,7 +81,7 @@ _HALF_GAUSSIAN = 1.96
 # ---- what is compared
 
 
-def read_linked(frames: object, schema: LinkedSchema, *, argument: str = "frames") -> Histories:
+def read_linked(frames: object, schema: LinkedSchema, argument: str = "frames") -> Histories:
     """Return everybody's rows in frames, real or as a model draws them.
 
     A model's dates are days since the origin, where the origin is no column that it makes.
@@ -93,10 +94,7 @@ def read_linked(frames: object, schema: LinkedSchema, *, argument: str = "frames
     if isinstance(frames, Histories):
         return frames
     if isinstance(frames, PrivateTables):
-        raise InputError(
-            f"{argument} is a PrivateTables, which keeps its rows to itself; pass the frames it was made from. "
-            "What comes out of this comparison is private."
-        )
+        refuse_private(argument, "PrivateTables", "frames")
     if not isinstance(frames, Mapping) or schema.people not in frames:
         raise InputError(f"{argument} must map each table's name to its frame: {', '.join(schema.tables)}.")
     if schema.origin is not None:
@@ -107,6 +105,12 @@ def read_linked(frames: object, schema: LinkedSchema, *, argument: str = "frames
         if schema.origin not in names:
             schema = schema.made
     return PrivateTables(frames, schema).histories()
+
+
+def _counted(child: ChildTable, *columns: str) -> LinkedTable:
+    """Return the table of columns over the rows of a child, or over its later rows if one is about the row before."""
+    later = any(name.endswith(PREVIOUS) or name == f"{child.name}.{GAP}" for name in columns)
+    return LinkedTable(view="next" if later else "all", table=child.name, columns=columns, parent=child.parent)
 
 
 def tables_of(schema: LinkedSchema, graph: CausalGraph | None = None) -> dict[str, list[LinkedTable]]:
@@ -120,10 +124,7 @@ def tables_of(schema: LinkedSchema, graph: CausalGraph | None = None) -> dict[st
         gap, after = f"{table}.{GAP}", child.most > 1
         timed = after and child.order is not None
 
-        def counted(*columns: str, table: str = table, gap: str = gap, parent: str = child.parent) -> LinkedTable:
-            later = any(name.endswith(PREVIOUS) or name == gap for name in columns)
-            return LinkedTable(view="next" if later else "all", table=table, columns=columns, parent=parent)
-
+        counted = partial(_counted, child)
         found["rows"] += [counted(name) for name in (*own, *([gap] if timed else []))]
         found["pairs"] += [counted(*pair) for pair in combinations(own, 2)]
         found["pairs"] += [counted(name, gap) for name in own if timed]
@@ -280,7 +281,7 @@ class LinkedEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
-        told = {"custodian_only": True, **plain(self, "fidelity", "floor", "effects", "people")}
+        told = plain_for_custodian(self, "fidelity", "floor", "effects", "people")
         for one in (*told["fidelity"], told["floor"]):
             if one["row_pairs"] is None:  # no row has rows of its own
                 del one["row_pairs"]
@@ -402,15 +403,18 @@ class PrivateLinkedEvaluation:
         return f"people's voices in the wrong cell: {', '.join(told)}"
 
     def _repr_html_(self) -> str:
-        rows = [
-            (KINDS[kind], f"{100 * far:.2f}", " to ".join(f"{100 * end:.2f}" for end in self.intervals[kind]))
-            for kind, far in self.figures.items()
-        ]
-        head = ("in the wrong cell, %", "", "95 % interval, of the noise")
-        return card("How close the synthetic people are", head=head, rows=rows, note=str(self.guarantee))
+        return card(
+            "How close the synthetic people are",
+            head=("in the wrong cell, %", "", "95 % interval, of the noise"),
+            rows=[
+                (KINDS[kind], f"{100 * far:.2f}", " to ".join(f"{100 * end:.2f}" for end in self.intervals[kind]))
+                for kind, far in self.figures.items()
+            ],
+            note=str(self.guarantee),
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedLinkedFigures:
     """What will be released, and with how much noise: public, and fixed before a row is read.
 
@@ -440,8 +444,7 @@ class PreparedLinkedFigures:
         for kind, tables in tables_of(schema).items():
             for table in tables:
                 found.setdefault((kind, f"{table.view} {table.table}".strip()), []).append(table)
-        checked = {name: positive(name, value) for name, value in noise.items()}
-        return cls(schema=schema, neighbours=neighbours, noise=checked, tables=found)
+        return cls(schema, neighbours, {name: positive(name, value) for name, value in noise.items()}, found)
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -533,14 +536,15 @@ def _voices(real: Histories, base: str) -> int:
     view, _, table = base.partition(" ")
     if view == "people":
         return real.size
-    if parent := real.schema.child(table).parent:
-        every = LinkedTable(view="next" if view == "next" else "all", table=table, parent=parent, columns=())
+    child = real.schema.child(table)
+    if child.parent:
+        every = LinkedTable(view="next" if view == "next" else "all", table=child.name, parent=child.parent, columns=())
         return int((2 * real.counts(every).item() + every.steps) // (2 * every.steps))
     return int((real.rows[table].count > (1 if view == "next" else 0)).sum())
 
 
 def evaluate_linked(
-    tables: PrivateTables, synthetic: object, *, epsilon: float, seed: int | None = None
+    tables: PrivateTables, synthetic: object, epsilon: float, seed: int | None
 ) -> PrivateLinkedEvaluation:
     """Measure how close synthetic linked tables are, under pure ε: see :func:`~escudo.utility.evaluate_privately`."""
     prepared = PreparedLinkedFigures.of(tables.schema, tables.neighbours, epsilon=epsilon)

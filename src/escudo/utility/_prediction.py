@@ -186,18 +186,24 @@ def kind_of(rows: Rows, target: str) -> Kind:
     return "number" if isinstance(rows.schema[target], Numeric) else "class"
 
 
+class Lessons(NamedTuple):
+    """What is predicted, by which learners, and what decides their own randomness."""
+
+    targets: Sequence[str]
+    learners: Sequence[str]
+    seed: int
+
+
 def predictions(
     real: Rows,
     synthetic: Sequence[Rows],
     tested: Rows,
-    *,
-    targets: Sequence[str],
-    learners: Sequence[str],
-    seed: int,
+    lessons: Lessons,
     jobs: int | None,
     log: str | PathLike[str] | None = None,
 ) -> list[Prediction]:
     """Train every learner for every target on the real rows and on each synthetic table; test all on the same rows."""
+    targets, learners, seed = lessons
     tables: dict[tuple[Literal["real", "synthetic"], int], Rows] = {("real", 0): real}
     tables |= {("synthetic", run): rows for run, rows in enumerate(synthetic)}
     tasks = [

@@ -41,11 +41,12 @@ were released before, and the account was charged for the whole tree before any 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
+from itertools import accumulate
 from math import floor, log10, sqrt
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast, overload
@@ -153,7 +154,7 @@ class PrivateEvaluation:
         return f"<p>{escape(str(self))}<br><small>{escape(str(self.guarantee))}</small></p>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedFigures:
     """What will be released, and with how much noise: public, and fixed before a row is read.
 
@@ -279,11 +280,11 @@ def prepare_figures(
         name: subsets(blank, size, rng) for size, name in enumerate(_WAYS, start=1) if size <= min(3, len(schema))
     }
     return PreparedFigures(
-        schema=schema,
-        neighbours=neighbours,
-        tables={name: several for name, several in looked_at.items() if several},
-        targets=chosen,
-        noise={name: positive(name, value) for name, value in noise.items()},
+        schema,
+        neighbours,
+        {name: several for name, several in looked_at.items() if several},
+        chosen,
+        {name: positive(name, value) for name, value in noise.items()},
     )
 
 
@@ -367,7 +368,7 @@ def evaluate_privately(
     if isinstance(described, LinkedSchema):
         from escudo.utility._linked import evaluate_linked
 
-        return evaluate_linked(cast(PrivateTables, table), synthetic, epsilon=epsilon, seed=seed)
+        return evaluate_linked(cast(PrivateTables, table), synthetic, epsilon, seed)
     table = cast(PrivateTable, table)
     figures = prepare_figures(table.schema, table.neighbours, targets, epsilon=epsilon)
     made = Rows.read(synthetic, table.schema, argument="synthetic")
@@ -423,17 +424,30 @@ def exact_figures(
         for name in names:
             learners[name] = _learn(made, name)
             advance(1)
-    right = np.zeros(2)
-    rows = 0
-    for batch in table.batches():
+    rows, *right = table.sums(partial(_right, made.schema, learners)).tolist()
+    answered = [1 + max(len(trained), 1) for _, trained in learners.values()]
+    means = np.zeros(2)
+    for common, *several in (right[end - size : end] for end, size in zip(accumulate(answered), answered, strict=True)):
+        means += np.mean(several), common
+    return [*figures, *((means / len(learners)).tolist() if learners else ())], chances, rows
+
+
+def _right(schema: Schema, learners: Mapping[str, tuple[int, list[Any]]], batches: Iterator[Any]) -> Integers:
+    """Return how many rows there are, and of how many each guess is right: the commonest class, and every learner.
+
+    One learner's answer to a row depends on that row alone, so that workers may each ask it about rows of their own.
+    """
+    sums = np.zeros(1 + sum(1 + max(len(trained), 1) for _, trained in learners.values()), dtype=np.int64)
+    for batch in batches:
         codes = batch.astype(np.int64)
-        rows += len(codes)
+        found = [len(codes)]
         for name, (common, trained) in learners.items():
-            truth = codes[:, made.schema.names.index(name)]
-            inputs = _inputs(made.schema, codes, without=name)
+            truth = codes[:, schema.names.index(name)]
+            inputs = _inputs(schema, codes, without=name)
             answers = [learner.predict(inputs) == truth for learner in trained] or [truth == common]
-            right += np.mean([answer.sum() for answer in answers]), (truth == common).sum()
-    return [*figures, *((right / len(learners)).tolist() if learners else ())], chances, rows
+            found += [int(answer.sum()) for answer in (truth == common, *answers)]
+        sums += found
+    return sums
 
 
 def _together(schema: Schema, tables: Mapping[str, Sequence[Columns]]) -> list[list[Columns]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +45,7 @@ class Rows:
         if isinstance(frame, Rows):
             return frame
         if isinstance(frame, PrivateTable):
-            raise InputError(
-                f"{argument} is a PrivateTable, which keeps its rows to itself; pass the frame it was made from. "
-                "What comes out of this comparison is private."
-            )
+            refuse_private(argument, "PrivateTable", "frame")
         plain = replace(schema, person_id=None, max_rows_per_person=None)
         table = PrivateTable(_in_memory(frame, argument), plain)
         codes = [batch.astype(np.int64) for batch in table.batches(_BATCH)]
@@ -103,6 +100,18 @@ class Rows:
         if without is None:
             return features
         return features[:, owners != self.schema.names.index(without)]
+
+
+def refuse_private(argument: str, kind: str, made_from: str) -> NoReturn:
+    """Refuse rows behind an account, where a comparison needs what they were made from.
+
+    Raises:
+        InputError: Always.
+    """
+    raise InputError(
+        f"{argument} is a {kind}, which keeps its rows to itself; pass the {made_from} it was made from. "
+        "What comes out of this comparison is private."
+    )
 
 
 def _in_memory(frame: object, argument: str) -> Any:

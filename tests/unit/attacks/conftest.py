@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import polars as pl
 import pytest
@@ -9,9 +7,6 @@ import pytest
 from escudo.privacy import Guarantee
 from escudo.table import Schema
 from escudo.utility import Rows
-
-# Networks here are trained for milliseconds: compiling them well costs more than it saves.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 @pytest.fixture(scope="session")

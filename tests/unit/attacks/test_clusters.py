@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 import joblib
 import pytest
 
+from conformance import spark_cluster
 from escudo.attacks import attack
 from escudo.auditing import Suite
 from escudo.utility import evaluate
@@ -63,6 +64,7 @@ def ray() -> Iterator[None]:
     ray = pytest.importorskip("ray", reason="ray is not installed")
     from ray.util.joblib import register_ray
 
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves this machine
     ray.init(num_cpus=2, include_dashboard=False)
     try:
         register_ray()
@@ -79,12 +81,14 @@ def spark() -> Iterator[None]:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
+    quiet["spark.driver.extraJavaOptions"] = spark_cluster.JAVA
     session = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
     try:
         joblibspark.register_spark()
-        with warnings.catch_warnings(), joblib.parallel_config(backend="spark", n_jobs=2):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its own: of local mode, and of joblib's older names
-            yield
+            with joblib.parallel_config(backend="spark", n_jobs=2):
+                yield
     finally:
         session.stop()
 

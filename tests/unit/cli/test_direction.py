@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three columns in which altitude causes frost, and colour has no order."""
     rng = np.random.default_rng(5)
     altitude = rng.uniform(-0.9, 0.9, ROWS)
-    frost = np.clip(0.8 * altitude**3 + 0.1 * altitude + rng.normal(0, 0.12, ROWS), -1, 1)
+    frost = np.clip(0.5 * np.sin(4 * altitude) + rng.normal(0, 0.12, ROWS), -1, 1)
     snow = np.clip(0.6 * np.tanh(3 * altitude) + rng.normal(0, 0.12, ROWS), -1, 1)
     frame = pl.DataFrame(
         {"altitude": altitude, "frost": frost, "snow": snow, "colour": ["red", "blue", "green"] * 1000}

@@ -151,7 +151,7 @@ def test_no_name_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: py
     screen = console()
     for thing in (evil, Text(evil), table):
         screen.print(thing, markup=False)
-    report_error(InputError(f"no column {evil}."), as_json=False)
+    report_error(InputError(f"no column {evil}."), False)
     captured = capsys.readouterr()
     for shown in (captured.out, captured.err):
         assert "red" in shown

@@ -74,8 +74,9 @@ def test_every_paid_command_charges_an_account_for_people(clinic: Path) -> None:
 def test_what_is_for_the_custodian_alone_reads_it_too(clinic: Path) -> None:
     terms = ["--schema", "visits.toml"]
     run("release", "visits.csv", *terms, "--graph", "clinic.dot", "--epsilon", "1", "--delta", "1e-7", "--out", "made")
-    judged = run("evaluate", "train.csv", "test.csv", "made/synthetic.parquet", *terms)
+    quick = ["--targets", "1", "--jobs", "1"]
+    judged = run("evaluate", "train.csv", "test.csv", "made/synthetic.parquet", *terms, *quick, "--learner", "logistic")
     assert judged["custodian_only"]
     attacked = run("attack", "visits.csv", *terms, "--graph", "clinic.dot", "--epsilon", "1", "--delta", "1e-7",
-                   "--targets", "1", "--shadows", "20")  # fmt: skip
+                   "--shadows", "10", "--trials", "10", *quick)  # fmt: skip
     assert attacked["claim"]["unit"] == "person"

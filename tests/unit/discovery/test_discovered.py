@@ -73,7 +73,7 @@ def test_the_table_is_about_as_good_as_without_a_graph(epsilon):
     pairs = [list(pair) for pair in itertools.combinations(schema.names, 2)]
 
     def error(prepared) -> float:
-        drawn = [fit(prepared, PrivateTable(rows, schema), seed=seed).sample(20_000, seed=0) for seed in range(6)]
+        drawn = [fit(prepared, PrivateTable(rows, schema), seed=seed).sample(20_000, seed=0) for seed in range(4)]
         return float(np.mean([gap(each, rows, pair) for each in drawn for pair in pairs]))
 
     budget = {"epsilon": epsilon, "delta": 1e-6}

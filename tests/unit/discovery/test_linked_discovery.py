@@ -154,4 +154,4 @@ def test_nobody_moves_what_is_measured_further_than_one_row_would(one: Any, othe
             seen.append(purse.exact)
         # In units of the sensitivity, which is that of one row.
         assert np.linalg.norm(seen[0] - seen[1]) <= 1 + 1e-9
-        assert l2_sensitivity(levels.sizes, scopes, method.first, together=1)[0] > 0
+        assert l2_sensitivity(levels.sizes, scopes, method.first, voiced=True)[0] > 0

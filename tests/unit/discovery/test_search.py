@@ -109,7 +109,7 @@ def test_a_triple_that_was_not_measured_is_read_off_its_pairs(collider):
 def test_an_explained_pair_is_not_an_edge_even_under_noise(collider):
     codes, sizes = codes_of(collider, 20_000), [2, 2, 2, 2]
     residuals = residuals_of(codes, sizes, noise=60.0)
-    found = find_graph(Weights(residuals), residuals.values, free(4), strictness=1.2, rounds=5)
+    found = find_graph(Weights(residuals).of(residuals.values, 1.2), free(4), rounds=5)
     assert {frozenset((a, x)) for x, several in enumerate(found) for a in several} == {
         frozenset(pair) for pair in ((0, 2), (1, 2), (2, 3))
     }
@@ -121,14 +121,14 @@ def test_three_parents_are_found_from_three_way_tables():
     effect = (rng.random(30_000) < 0.1 + 0.25 * causes.sum(axis=1)).astype(int)
     codes = np.column_stack([causes, effect])
     residuals = residuals_of(codes, [2] * 4, noise=10.0)
-    found = find_graph(Weights(residuals), residuals.values, free(4), strictness=1.2, rounds=5)
+    found = find_graph(Weights(residuals).of(residuals.values, 1.2), free(4), rounds=5)
     assert found == ((), (), (), (0, 1, 2))
 
 
 def test_pairs_alone_make_a_forest(collider):
     codes, sizes = codes_of(collider, 20_000), [2, 2, 2, 2]
     residuals = residuals_of(codes, sizes)
-    found = find_graph(Weights(residuals), residuals.values, free(4), strictness=1.0, rounds=5, forest=True)
+    found = find_graph(Weights(residuals).of(residuals.values, 1.0), free(4), rounds=5, forest=True)
     assert max(len(several) for several in found) == 1
     assert sum(len(several) for several in found) == 3
 

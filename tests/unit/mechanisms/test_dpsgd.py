@@ -20,11 +20,8 @@ from escudo.mechanisms.dpsgd import _mechanism as module
 from escudo.mechanisms.dpsgd._checkpoint import Kept, TrainingFile
 from escudo.mechanisms.dpsgd._core import Knobs, Recipe, Slots, first_state, result, row_losses, run
 from escudo.mechanisms.dpsgd._layers import _TOP
-from escudo.mechanisms.dpsgd._sampling import capacity_for, device_slots, slots_of
+from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, device_slots, slots_of
 from escudo.privacy import MemoryAccount, RunningTotal, SampledGaussianEvent
-
-# Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 WIDTH = 3
 LAYOUT = Layout((("out", "w", (WIDTH, 1)), ("out", "b", (1,))))
@@ -55,7 +52,7 @@ def knobs(**changes: float) -> Knobs:
 
 
 def whole_table_slots(rows: int, steps: int, capacity: int) -> Slots:
-    parts = list(slots_of(np.random.default_rng(1), rows=rows, probability=1.0, steps=steps, capacity=capacity))
+    parts = list(slots_of(np.random.default_rng(1), Sampling(rows, 1.0, steps), capacity))
     return Slots(*(np.concatenate(several) for several in zip(*parts, strict=True)))
 
 
@@ -104,7 +101,7 @@ def test_many_copies_at_once_are_the_copies_one_by_one():
     keys = jax.random.split(jax.random.key(0), 3)
 
     def slots(key):
-        return device_slots(key, rows=200, probability=0.1, steps=6, capacity=capacity_for(200, 0.1))
+        return device_slots(key, Sampling(200, 0.1, 6), capacity_for(200, 0.1))
 
     def one(key, noise):
         start = first_state(np.zeros(4), split=False)
@@ -118,7 +115,7 @@ def test_many_copies_at_once_are_the_copies_one_by_one():
 
 
 def test_samples_drawn_on_the_device_have_about_the_chance_they_state():
-    slots = device_slots(jax.random.key(3), rows=50, probability=0.2, steps=20_000, capacity=50)
+    slots = device_slots(jax.random.key(3), Sampling(50, 0.2, 20_000), 50)
     counts = np.asarray(slots.count)
     assert counts.mean() == pytest.approx(10, abs=5 * np.sqrt(8 / 20_000))
     assert counts.var() == pytest.approx(8, rel=0.06)

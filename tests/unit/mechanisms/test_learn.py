@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from escudo.errors import BudgetExceededError, EscudoError, InputError, SchemaError
-from escudo.learning import bounded, learn_schema, levelled, occupied, stripped, tail_probability, wide
+from escudo.learning import learn_schema, occupied, strip, tail_probability, wide, with_bounds, with_levels
 from escudo.mechanisms import stable_threshold
 from escudo.privacy import ApproximateEvent, LaplaceEvent, MemoryAccount, RepeatedEvent, plan
 from escudo.table import Categorical, Numeric, Schema, draft
@@ -164,14 +164,14 @@ class TestNothingOfADraftRemains:
 
         drafted = Numeric("x", 3, 17, 7, integer=True, confirmed=False, note="from data")
         left_open = Numeric("x", integer=True, confirmed=False, note="from data")
-        assert stripped(drafted, nw.Float64()) == Numeric("x", missing=True, confirmed=False)
-        assert stripped(left_open, nw.Float64()) == Numeric("x", missing=True, confirmed=False)
-        assert stripped(drafted, nw.Int32()).integer
+        assert strip(drafted, nw.Float64()) == Numeric("x", missing=True, confirmed=False)
+        assert strip(left_open, nw.Float64()) == Numeric("x", missing=True, confirmed=False)
+        assert strip(drafted, nw.Int32()).integer
         levels = Categorical("t", ("a", "b"), confirmed=False, note="from data")
-        assert stripped(levels, nw.String()) == Categorical("t", missing=True, confirmed=False)
-        assert stripped(levels, nw.String()).note == ""
+        assert strip(levels, nw.String()) == Categorical("t", missing=True, confirmed=False)
+        assert strip(levels, nw.String()).note == ""
         never_missing = Categorical("b", (False, True), confirmed=False)
-        assert stripped(never_missing, nw.Boolean()) == Categorical("b", (False, True), missing=True)
+        assert strip(never_missing, nw.Boolean()) == Categorical("b", (False, True), missing=True)
 
 
 class TestBudget:
@@ -403,11 +403,11 @@ class TestSteps:
     )
     def test_bounds_are_widened_to_round_numbers_and_never_narrowed(self, lower, upper):
         found = Numeric("x", lower, upper, 4)
-        learnt = bounded(Numeric("x", confirmed=False), found)
+        learnt = with_bounds(Numeric("x", confirmed=False), found)
         assert learnt.lower <= lower < upper <= learnt.upper
         assert learnt.upper - learnt.lower <= 1.25 * (upper - lower)
         assert len(repr(learnt.upper)) <= 18
 
     def test_an_other_level_that_the_data_already_have_is_not_repeated(self):
         column = Categorical("t", missing=True, confirmed=False)
-        assert levelled(column, ["(other)", "a"]).levels == ("a", "(other)")
+        assert with_levels(column, ["(other)", "a"]).levels == ("a", "(other)")

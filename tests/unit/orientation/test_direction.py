@@ -267,7 +267,7 @@ def test_columns_that_nobody_confirmed_are_refused() -> None:
 def test_an_answer_reads_as_an_honest_sentence() -> None:
     text = str(direction(table(), "cause", "effect", epsilon=1.0, seed=0))
     assert text.startswith("cause → effect")
-    assert "of 20 blocks" in text
+    assert "of 21 blocks" in text
     assert "ε = 1, replace one row" in text
     assert "does not rule out a common cause" in text
     assert "no evidence that the model is right" in text
@@ -275,7 +275,7 @@ def test_an_answer_reads_as_an_honest_sentence() -> None:
 
 def test_what_is_about_the_noise_and_what_is_about_the_model_are_told_apart() -> None:
     found = direction(table(), "cause", "effect", epsilon=1.0, seed=0)
-    assert found.probability == probability_of(found.margin, 20)
+    assert found.probability == probability_of(found.margin, 21)
     assert 0.5 < found.probability < found.stability
     assert f"right about {100 * found.probability:.0f} %" in str(found)
     assert found.to_json()["probability"] == found.probability

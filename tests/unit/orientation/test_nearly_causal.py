@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-ROWS_OF_A_BLOCK = 188
+ROWS_OF_A_BLOCK = 95
 
 
 @pytest.fixture
@@ -65,8 +65,9 @@ def test_a_column_that_is_nearly_the_cause_makes_a_block_hardly_different(near):
 
 
 def test_blocks_vote_on_a_hidden_cause_as_on_the_causal_pair_next_to_it(near):
-    laws = near.Laws.of(0.2, 0.45, squares)
+    laws = near.Laws.of(0.2, 0.2, squares)
     found = near.votes(laws, 2, np.random.default_rng(5))
+    assert found["rows of a block"] == ROWS_OF_A_BLOCK
     chance = 4 * math.sqrt(0.25 * 2 / found["blocks"])
     apart = near.most_apart(laws.information, found["rows of a block"])
     assert found["causal"]["for"] > 0.7  # it is a pair with a direction, and that is told
@@ -79,6 +80,14 @@ def test_where_noise_is_not_small_blocks_may_tell(near):
     found = near.votes(laws, 2, np.random.default_rng(5))
     assert near.most_apart(laws.information, found["rows of a block"]) > 0.99
     assert found["hidden"]["against"] - found["causal"]["against"] > 0.3
+
+
+def test_the_largest_noise_that_is_still_alike_is_where_the_bound_says_so_and_falls_with_the_rows(near):
+    found = [near.alike(squares, 0.45, rows) for rows in (500, 10_000, 100_000)]
+    assert found[0] > found[1] > found[2] > 0.05
+    for sigma, rows in zip(found, (500, 10_000, 100_000), strict=True):
+        below, above = (near.most_apart(near.Laws.of(s * sigma, 0.45, squares).information, rows) for s in (1, 1.05))
+        assert below <= near.ALIKE < above
 
 
 def test_the_gate_that_was_tried_tells_what_depends(near):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from escudo.errors import InputError
 from escudo.orientation import epsilon_needed, rows_needed, sign_probability
 from escudo.orientation._blocks import DEPENDENT, FEWEST_DISTINCT, Blocks, cast, one_by_one
 from escudo.orientation._direction import Batch
+from escudo.orientation._procedures import PROCEDURES
 from escudo.orientation._votes import (
     AGREEMENT,
     CHANCE,
@@ -21,12 +23,14 @@ from escudo.orientation._votes import (
     MOST_ROWS,
     SMALLEST,
     Seating,
+    Voting,
     blocks_needed,
     chance_margin,
     seating_of,
     threshold_of,
 )
 from escudo.privacy import Neighbours
+from escudo.table import Placed
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +72,40 @@ def test_the_batches_in_which_rows_come_do_not_matter(size: int) -> None:
     assert np.array_equal(seating.gather(batched(values, size), 2), seating.gather(batched(values, 300), 2))
 
 
+@pytest.mark.parametrize("unit", ["position", "value", "person"])
+def test_blocks_vote_alike_wherever_their_records_are(unit: str) -> None:
+    """Rows in parts, as workers have them: each part sends what has a seat, and several of them judge the blocks."""
+    rng = np.random.default_rng(7)
+    rows = 6000
+    cause = np.round(rng.random(rows), 2)
+    values = np.column_stack([cause, np.clip(cause**3 + rng.normal(0, 0.1, rows), 0, 1), rng.random(rows)])
+    values[rng.random(values.shape) < 0.02] = np.nan
+    person = rng.integers(0, 900, rows)
+    seating = {
+        "position": by_position(rows),
+        "value": seats(rows, "add_remove"),
+        "person": seats(900, "replace_one", "person", blocks=20),
+    }[unit]
+    known = person if unit == "person" else None
+    voting = Voting(seating, PROCEDURES["committee"], ((0, 1), (2, 1)), people=unit == "person")
+    wanted = voting.votes(seating.gather(batched(values, 512, known), 3))
+    assert np.any(wanted)
+    sent = []
+    cuts = [0, 1, 2500, 2500, 5999, rows]
+    for start, stop in pairwise(cuts):
+        places = range(start, stop, 300)
+        batches = [(values[at : min(at + 300, stop)], person[at : min(at + 300, stop)], at) for at in places]
+        found = [voting.first([one]) for one in voting.placed(batches)]
+        sent += [voting.first(found)] if found else []
+    order = rng.permutation(seating.blocks)
+    votes = np.zeros_like(wanted)
+    for some in np.array_split(order, 3):
+        mine = [Placed(*(part[np.isin(one.group, some)] for part in one)) for one in reversed(sent)]
+        blocks, cast_there = voting.found(voting.first(mine))
+        votes[blocks] = cast_there
+    assert np.array_equal(votes, wanted)
+
+
 def test_the_assignment_is_public_and_another_seed_gives_another() -> None:
     values = np.arange(2000.0)[:, None]
     first, again, other = (by_position(2000, shuffle=seed).gather(batched(values, 500), 1) for seed in (0, 0, 1))
@@ -97,11 +135,29 @@ def test_a_table_shorter_than_stated_leaves_seats_empty() -> None:
 
 def test_all_rows_of_a_person_lie_in_one_block() -> None:
     seating = seats(1000, unit="person")
-    person = np.random.default_rng(0).integers(0, 1000, 3000)
+    person = np.random.default_rng(0).integers(0, 1000, 1500)
     seated = seating.gather(batched(person[:, None].astype(float), 256, person), 1)[:, :, 0]
     homes = [set(block[~np.isnan(block)]) for block in seated]
     assert sum(map(len, homes)) == len(set.union(*homes)) == np.unique(person).size
     assert max(map(len, homes)) < 3 * min(map(len, homes))
+
+
+@pytest.mark.parametrize(("relation", "unit"), [("add_remove", "row"), ("replace_one", "person")])
+def test_a_block_never_sees_more_than_its_largest_however_many_come(relation, unit) -> None:  # type: ignore[no-untyped-def]
+    seating = seats(2000, relation, unit=unit)
+    rng = np.random.default_rng(0)
+    person = rng.integers(0, 2000, 60_000) if unit == "person" else None
+    seated = seating.gather(batched(rng.random((60_000, 1)), 5000, person), 1)
+    assert seated.shape[1] == LARGEST
+    assert not np.isnan(seated).any()
+
+
+def test_of_a_person_with_many_rows_a_full_block_seats_few() -> None:
+    seating = Seating(blocks=1, size=50, rows=None, assigned_by="value", shuffle=0, sensitivity=4)
+    person = np.repeat(np.arange(40), 30)
+    rows = np.column_stack([person, np.random.default_rng(0).random(person.size)]).astype(float)
+    seated = seating.gather(batched(rows, 100, person), 2)
+    assert np.unique(seated[0, :, 0]).size > 15  # seated by person they would be two
 
 
 def test_a_rows_block_depends_on_its_own_values_alone() -> None:
@@ -111,6 +167,13 @@ def test_a_rows_block_depends_on_its_own_values_alone() -> None:
     less = seating.gather(batched(np.delete(values, 17, axis=0), 100), 2)
     changed = [not np.array_equal(a, b, equal_nan=True) for a, b in zip(whole, less, strict=True)]
     assert sum(changed) == 1
+
+
+def test_of_rows_a_full_block_seats_some_of_every_size() -> None:
+    seating = Seating(blocks=1, size=100, rows=None, assigned_by="value", shuffle=0, sensitivity=2)
+    rows = np.random.default_rng(0).random((1000, 2))
+    seated = seating.gather(batched(rows, 100), 2)[0]
+    assert np.abs(np.median(seated, axis=0) - 0.5).max() < 0.15  # the smallest would have a median of 0.05
 
 
 def test_a_full_block_turns_further_records_away() -> None:
@@ -125,7 +188,7 @@ def test_a_full_block_turns_further_records_away() -> None:
 
 @pytest.mark.parametrize(
     ("epsilon", "rows", "blocks"),
-    [(1.0, 3800, 20), (5.0, 3800, 20), (0.1, 4000, 125), (0.1, 38_000, 200), (1.0, 400, 12), (1.0, 1_000_000, 5209)],
+    [(1.0, 1900, 20), (5.0, 1900, 20), (0.1, 4000, 125), (0.1, 19_000, 200), (1.0, 400, 12), (1.0, 1_000_000, 10_417)],
 )
 def test_small_budgets_and_large_tables_get_more_blocks(epsilon: float, rows: int, blocks: int) -> None:
     seating = seats(rows, epsilon=epsilon)
@@ -134,7 +197,7 @@ def test_small_budgets_and_large_tables_get_more_blocks(epsilon: float, rows: in
 
 
 def test_where_noise_is_doubled_so_are_the_blocks() -> None:
-    people = seats(4000, unit="person")
+    people = seats(3800, unit="person")
     assert (people.sensitivity, people.blocks) == (4, 2 * FEWEST)
 
 
@@ -347,6 +410,6 @@ def test_where_even_agreement_could_be_chance_there_is_no_rule_but_an_explicit_o
 def test_needs_agree_with_each_other() -> None:
     for epsilon in (0.03, 0.1, 0.5):
         rows = rows_needed(epsilon)
-        assert rows == SMALLEST * blocks_needed(epsilon)
+        assert rows == LARGEST * blocks_needed(epsilon)
         assert epsilon / 1.2 < epsilon_needed(rows) < 1.2 * epsilon
     assert rows_needed(0.1, sensitivity=4) > 1.8 * rows_needed(0.1)

@@ -7,6 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 from escudo.errors import UnsupportedEventError
 from escudo.privacy import (
@@ -20,6 +21,7 @@ from escudo.privacy import (
     SampledGaussianEvent,
     ZCDPEvent,
 )
+from escudo.privacy._conversions import gdp_deltas
 from escudo.privacy._curves import ORDERS, PrivacyCurve, curve_of
 
 EPSILONS = np.array([0.0, 1e-6, 1e-3, 0.01, 0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0])
@@ -208,6 +210,40 @@ def test_bounded_range_dominates_every_two_point_mechanism_of_that_range(epsilon
             p = [weight * mpmath.exp(high), (1 - weight) * mpmath.exp(low)]
             for order, divergence in zip(ORDERS[SOME], curve.renyi[SOME], strict=True):
                 assert divergence >= renyi(p, q, order) * (1 - mpmath.mpf(10) ** -15)
+
+
+def test_noise_on_a_fine_grid_is_as_good_as_continuous_noise_and_on_a_coarse_one_is_not_taken_for_it():
+    epsilons = np.array([0.0, 0.1, 0.5, 2.0])
+    for mu in (0.01, 0.3, 2.0):
+        fine = curve_of(GaussianEvent(l2_sensitivity=mu * 2**30, scale=2.0**30, grid=1.0))
+        assert fine.exact is not None
+        deltas, continuous = fine.exact.deltas(epsilons), gdp_deltas(mu, epsilons)
+        assert np.all(deltas > continuous)
+        assert deltas == pytest.approx(continuous, rel=1e-6, abs=1e-8)
+        assert deltas[0] >= continuous[0] + 1e-9 * (1 - 1e-6)  # all of the loss, where ε leaves no room for it
+        assert math.isinf(fine.mu)  # it is not μ-GDP: sums of squares would leave out what is added
+        coarse = curve_of(GaussianEvent(l2_sensitivity=mu * 2**29, scale=2.0**29, grid=1.0))
+        assert coarse.exact is None
+        assert np.array_equal(coarse.renyi, fine.renyi)
+
+
+def test_what_a_fine_grid_adds_covers_what_it_does_on_a_grid_that_can_be_summed():
+    """The claim's own bound, for one coordinate and few steps, against both laws summed up."""
+    sigma, shift = 60.0, 30
+    x = np.arange(-1500, 1501)
+    noise = np.exp(-(x**2) / (2 * sigma**2))
+    noise /= noise.sum()
+    moved = np.roll(noise, shift)
+    mu = shift / sigma
+    loss = (5 + 800 + 2 * mu**2) / (24 * sigma**2)
+    for epsilon in (0.02, 0.2, 0.6):
+        summed = np.maximum(moved - np.exp(epsilon) * noise, 0).sum()
+        assert summed <= np.exp(loss) * gdp_deltas(mu, np.array([epsilon - loss]))[0] + np.exp(-100)
+    left = np.arange(-360, 1)  # as on the right; there, differences of a distribution function lose their digits
+    rounded = np.diff(stats.norm.cdf(np.append(left - 0.5, 0.5) / sigma))
+    ratio = noise[1500 - 360 : 1501] / rounded
+    assert np.all(ratio <= np.exp(1 / (24 * sigma**2)) * (1 + 1e-9))
+    assert np.all(ratio >= np.exp(-(left**2) / (24 * sigma**4)) * (1 - 1e-9))
 
 
 def test_zcdp_is_linear_in_the_order():

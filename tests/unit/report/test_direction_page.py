@@ -21,7 +21,7 @@ CURVES = PlanningCurves(
 
 
 def table(first: str = "cause", second: str = "effect", rows: int = 3000) -> PrivateTable:
-    pair = draw_pair("cubic", rows, np.random.default_rng(0))
+    pair = draw_pair("tanh", rows, np.random.default_rng(0))
     return PrivateTable(
         pl.DataFrame({first: pair.x, second: pair.y}), Schema.from_dict({first: BOUNDS, second: BOUNDS})
     )
@@ -49,7 +49,11 @@ class TestOneAnswer:
         assert "not for release" not in direction_page(answer(seed=None))
 
     def test_votes_are_told_in_blocks(self) -> None:
-        assert "blocks about" in direction_page(answer())
+        page = direction_page(answer())
+        assert "blocks about" in page
+        assert "more voted for cause → effect than for the reverse" in page
+        turned = direction_page(direction(table(), "effect", "cause", epsilon=2.0, seed=1))
+        assert "more voted for cause → effect than for the reverse" in turned
 
     def test_scores_are_listed_with_what_they_mean(self) -> None:
         page = direction_page(answer(method="gap", score="iqr", epsilon=8.0))

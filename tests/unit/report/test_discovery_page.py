@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from escudo._card import text_width
 from escudo.causal import CausalGraph
 from escudo.discovery import Discovery
 from escudo.discovery._effect_of import effect_of
@@ -167,3 +168,11 @@ def test_a_chart_keeps_every_interval_on_its_scale() -> None:
     assert all(0 <= x <= 760 for x in places)
     assert 'aria-label="two"' in chart
     assert 'class="zero"' in chart
+
+
+def test_bold_names_have_room_on_the_left() -> None:
+    name = "none → moderate"
+    chart = str(interval_chart([(name, 0.0, (-1.0, 1.0)), ("low", 5.0, (4.0, 9.0))], title="two"))
+    ends = [float(x) for x in re.findall(r'<text x="([0-9.]+)" y="[0-9.]+" class="end name">', chart)]
+    assert name in chart
+    assert min(ends) >= 1.2 * text_width(name, 13.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +153,23 @@ def address(clinic: CausalModel, tmp_path_factory: pytest.TempPathFactory) -> st
     return path.as_uri()
 
 
+@pytest.fixture(scope="module")
+def asked(started: Browser, address: str) -> Iterator[Page]:
+    """The page, opened once for questions that leave it as it is."""
+    with visiting(started, own="file:") as tab:
+        tab.goto(address)
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def asked_with_rules(started: Browser, ruled: CausalModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    path = tmp_path_factory.mktemp("ruled") / "explore.html"
+    path.write_text(explore_page(ruled), encoding="utf-8")
+    with visiting(started, own="file:") as tab:
+        tab.goto(path.as_uri())
+        yield tab
+
+
 def cells(model: CausalModel, values: dict[str, object]) -> list[list[Any]]:
     return [[name, model._read("do", name, value)] for name, value in values.items()]
 
@@ -172,15 +189,15 @@ class TestInABrowser:
 
     @pytest.mark.parametrize(("do", "given"), QUESTIONS)
     def test_exact_answers_are_pythons(
-        self, page: Page, clinic: CausalModel, do: dict[str, object], given: dict[str, object]
+        self, asked: Page, clinic: CausalModel, do: dict[str, object], given: dict[str, object]
     ) -> None:
-        asked = [name for name in clinic.schema.names if name != NASTY or not do]
-        found = page.evaluate(
-            "([fixed, seen, asked]) => asked.map((name) => "
+        names = [name for name in clinic.schema.names if name != NASTY or not do]
+        found = asked.evaluate(
+            "([fixed, seen, names]) => names.map((name) => "
             "[...escudo.model.marginals(new Map(fixed), new Map(seen), [name]).laws.get(name)])",
-            [cells(clinic, do), cells(clinic, given), asked],
+            [cells(clinic, do), cells(clinic, given), names],
         )
-        for name, law in zip(asked, found, strict=True):
+        for name, law in zip(names, found, strict=True):
             known = {**do, **given}
             expected = (
                 np.eye(clinic.schema[name].size)[clinic._read("do", name, known[name])]
@@ -191,12 +208,12 @@ class TestInABrowser:
 
     @pytest.mark.parametrize(("do", "given"), QUESTIONS[1:])
     def test_drawn_rows_have_the_law_of_pythons_sample(
-        self, page: Page, clinic: CausalModel, do: dict[str, object], given: dict[str, object]
+        self, asked: Page, clinic: CausalModel, do: dict[str, object], given: dict[str, object]
     ) -> None:
         names = [name for name in clinic.schema.names if name != NASTY]
         rows, count = 20_000, 4000
         drawn = clinic.codes(rows, do=do, given=given, columns=names, seed=1)
-        found = page.evaluate(
+        found = asked.evaluate(
             "([fixed, seen, names, count]) => {"
             " const rows = escudo.model.rows(count, new Map(fixed), new Map(seen), 3);"
             " return names.map((name) => [...rows.get(name)]); }",
@@ -212,23 +229,20 @@ class TestInABrowser:
 
     @pytest.mark.parametrize(("do", "given"), QUESTIONS)
     def test_rules_hold_as_they_do_in_python(
-        self, started: Browser, ruled: CausalModel, tmp_path: Path, do: dict[str, object], given: dict[str, object]
+        self, asked_with_rules: Page, ruled: CausalModel, do: dict[str, object], given: dict[str, object]
     ) -> None:
         """Added up, the answers are Python's; so is the law of drawn rows, of which none breaks a rule."""
-        path, count = tmp_path / "explore.html", 4000
-        path.write_text(explore_page(ruled), encoding="utf-8")
+        count = 4000
         names = [name for name in ruled.schema.names if name not in {**do, **given}]
-        with visiting(started, own="file:") as tab:
-            tab.goto(path.as_uri())
-            exact, rows = tab.evaluate(
-                "([fixed, seen, names, count]) => {"
-                " const [held, known] = [new Map(fixed), new Map(seen)];"
-                " const rows = escudo.model.rows(count, held, known, 3);"
-                " const exact = names.map((name) => escudo.model.marginals(held, known, [name]));"
-                " return [exact.map((one, place) => [one.exact, [...one.laws.get(names[place])]]),"
-                "   Object.fromEntries([...rows].map(([name, codes]) => [name, [...codes]]))]; }",
-                [cells(ruled, do), cells(ruled, given), names, count],
-            )
+        exact, rows = asked_with_rules.evaluate(
+            "([fixed, seen, names, count]) => {"
+            " const [held, known] = [new Map(fixed), new Map(seen)];"
+            " const rows = escudo.model.rows(count, held, known, 3);"
+            " const exact = names.map((name) => escudo.model.marginals(held, known, [name]));"
+            " return [exact.map((one, place) => [one.exact, [...one.laws.get(names[place])]]),"
+            "   Object.fromEntries([...rows].map(([name, codes]) => [name, [...codes]]))]; }",
+            [cells(ruled, do), cells(ruled, given), names, count],
+        )
         free = replace(ruled, schema=replace(ruled.schema, rules=()))
         moved = 0.0
         for name, (added_up, law) in zip(names, exact, strict=True):
@@ -257,8 +271,8 @@ class TestInABrowser:
             tab.evaluate("escudo.page.set('do', 'lung', 0)")
             assert "the rules of the table leave no row" in tab.locator("#refusal").inner_text()
 
-    def test_the_same_seed_draws_the_same_rows(self, page: Page) -> None:
-        once, again, other = page.evaluate(
+    def test_the_same_seed_draws_the_same_rows(self, asked: Page) -> None:
+        once, again, other = asked.evaluate(
             "[1, 1, 2].map((seed) => [...escudo.model.rows(50, new Map(), new Map(), seed).get('age')])"
         )
         assert once == again != other

@@ -20,7 +20,8 @@ from escudo.privacy import ExponentialEvent, GaussianEvent, MemoryAccount, Plan
 from escudo.synthesis import CausalModel, LinearModel, Model, fit, load, prepare_discovered
 from escudo.synthesis import _moment_fit as moment_fit
 from escudo.synthesis import _moments as moments
-from escudo.synthesis._found import GRAPH_SHARE, PreparedFound
+from escudo.synthesis._budget import GRAPH_SHARE
+from escudo.synthesis._found import PreparedFound
 from escudo.table import PrivateTable, Schema
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}

@@ -15,7 +15,8 @@ from escudo.mechanisms import Purse
 from escudo.privacy import Budget, MemoryAccount
 from escudo.report import explore_page
 from escudo.synthesis import Clinic, LinkedDiscoveredSynthesis, LinkedModel, LinkedSynthesis, clinic, load_linked
-from escudo.synthesis._linked_discovered import GRAPH_SHARE, apportioned, slot_event
+from escudo.synthesis._budget import GRAPH_SHARE
+from escudo.synthesis._linked_discovered import apportioned, slot_event
 from escudo.table import LinkedTable, PrivateTables
 
 

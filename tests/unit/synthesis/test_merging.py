@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
-from escudo.privacy import GaussianEvent
 from escudo.synthesis import _adaptive, fit, prepare, prepare_discovered
 from escudo.synthesis._adaptive import ExactCounts
 from escudo.synthesis._estimation import NoisyTable, TableFits, agreeing, margins_of
 from escudo.synthesis._merging import ordered_levels
+from escudo.synthesis._residuals import Unit
 from escudo.table import PrivateTable, Schema
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -106,16 +106,16 @@ def test_the_plan_is_the_same_with_and_without_an_order() -> None:
 def test_the_noise_of_merged_tables_is_the_noise_that_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """About 20,000 cells: noise of two thirds or three halves would be off by a hundred deviations."""
     seen: list[np.ndarray] = []
-    measure = _adaptive.measure
+    measure = Unit.measure
 
-    def watched(columns: Any, counts: Any, event: GaussianEvent, purse: Any) -> NoisyTable:
-        noisy = measure(columns, counts, event, purse)
+    def watched(self: Unit, columns: Any, counts: Any, purse: Any, *, whole: bool = False) -> NoisyTable:
+        noisy = measure(self, columns, counts, purse, whole=whole)
         if len(columns) > 1:
             assert counts.shape[0] < LEVELS
-            seen.append((noisy.counts - counts).ravel() / event.scale)
+            seen.append((noisy.counts - counts).ravel() / self.event.scale)
         return noisy
 
-    monkeypatch.setattr(_adaptive, "measure", watched)
+    monkeypatch.setattr(Unit, "measure", watched)
     schema = schema_of("ordinal")
     prepared = prepare(schema, None, **BUDGET)
     for seed in range(4):

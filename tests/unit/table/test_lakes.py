@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import builtins
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from escudo.cli import app
 from escudo.errors import InputError
-from escudo.table import PrivateTable, Schema, draft, open_data, outline
+from escudo.table import PrivateTable, Schema, _lakes, draft, open_data, outline
+from escudo.table._files import open_lake
+from escudo.table._lakes import Lake
 
 SCHEMA = Schema.from_dict({"kind": ["a", "b"], "size": {"type": "numeric", "lower": 0, "upper": 10, "bins": 10}})
 ROWS = pl.DataFrame({"kind": ["a", "b"] * 50, "size": [number / 10 for number in range(100)]})
+
+
+def expect(name: Path, rows: pl.DataFrame) -> None:
+    """Hold that a table has just these rows, as one table and file by file, each of which has been to a worker."""
+    opened = open_lake(str(name))
+    parts = Lake(opened.columns, tuple(pickle.loads(pickle.dumps(part)) for part in opened.parts))
+    wanted = PrivateTable(rows, SCHEMA)
+    for frame in (open_data(str(name), SCHEMA), parts.scan()):
+        found = PrivateTable(frame, SCHEMA)
+        assert found.counts(["kind", "size"]).tolist() == wanted.counts(["kind", "size"]).tolist()
+        assert found.record_count() == rows.height
+    assert parts.scan().collect_schema() == open_data(str(name)).collect_schema()
 
 
 def lake(folder: Path) -> Path:
@@ -33,23 +49,20 @@ def test_a_delta_table_is_read_without_the_rows_that_were_deleted(tmp_path: Path
     here = pl.concat([ROWS, ROWS.head(10)]).filter(pl.col("size") >= 0.45)
     stored = pl.concat([pl.read_parquet(file) for file in table.glob("*.parquet")])
     assert stored.height > here.height + 10  # the files hold what was deleted, and some rows twice
-    wanted, found = (PrivateTable(frame, SCHEMA) for frame in (here, open_data(str(table), SCHEMA)))
-    assert found.counts(["kind", "size"]).tolist() == wanted.counts(["kind", "size"]).tolist()
-    assert found.record_count() == here.height
+    expect(table, here)
 
 
 def test_an_earlier_version_is_not_read(tmp_path: Path) -> None:
     table = lake(tmp_path / "visits")
     ROWS.head(3).write_delta(str(table), mode="overwrite")
-    assert PrivateTable(open_data(str(table), SCHEMA), SCHEMA).record_count() == 3
+    expect(table, ROWS.head(3))
 
 
 def test_a_delta_table_with_partitions_has_their_columns(tmp_path: Path) -> None:
     pytest.importorskip("deltalake", reason="deltalake is not installed (pip install 'escudo[delta]')")
     table = tmp_path / "visits"
     ROWS.write_delta(str(table), delta_write_options={"partition_by": ["kind"]})
-    found = PrivateTable(open_data(str(table), SCHEMA), SCHEMA)
-    assert found.counts(["kind"]).tolist() == [50, 50]
+    expect(table, ROWS)
     with pytest.raises(InputError, match="part of a Delta table"):
         open_data(str(table / "kind=a"), SCHEMA)
 
@@ -85,17 +98,57 @@ def committed(log: Path, feature: str, *lines: dict[str, Any]) -> None:
     (log / f"{1:020}.json").write_text("".join(json.dumps(line) + "\n" for line in (protocol, *lines)))
 
 
-def test_rows_that_a_deletion_vector_names_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["visits", "all visits é"])
+def test_rows_that_a_deletion_vector_names_are_left_out(tmp_path: Path, name: str) -> None:
     """They are in the file still. The vector, made by hand, names rows 0, 1, 2 and 50."""
-    log, file, _ = plain(tmp_path / "visits")
+    log, file, _ = plain(tmp_path / name)
     bitmap = "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000310ST$Q"
     vector = {"storageType": "i", "pathOrInlineDv": bitmap, "sizeInBytes": 40, "cardinality": 4}
     removed = {"path": file["path"], "deletionTimestamp": 1, "dataChange": True, "partitionValues": {}}
     committed(log, "deletionVectors", {"remove": removed}, {"add": {**file, "deletionVector": vector}})
-    found = PrivateTable(open_data(str(tmp_path / "visits"), SCHEMA), SCHEMA)
-    assert found.record_count() == 96
-    wanted = PrivateTable(ROWS.with_row_index().filter(~pl.col("index").is_in([0, 1, 2, 50])), SCHEMA)
-    assert found.counts(["kind", "size"]).tolist() == wanted.counts(["kind", "size"]).tolist()
+    expect(tmp_path / name, ROWS.with_row_index().filter(~pl.col("index").is_in([0, 1, 2, 50])))
+
+
+def test_places_go_on_from_batch_to_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lakes, "_ROWS_AT_ONCE", 16)
+    ROWS.write_parquet(tmp_path / "part.parquet", row_group_size=20)
+    kept = np.random.default_rng(0).random(90) < 0.5  # rows beyond it are kept
+    part = _lakes.DeltaPart(str(tmp_path / "part.parquet"), {}, _lakes.packed(kept))
+    found = list(part.rows(["size", "kind"]))
+    assert len(found) > 2
+    left = ROWS.filter(pl.Series([*kept.tolist(), *[True] * 10]))
+    assert pl.concat(found).rows() == left.select("size", "kind").rows()
+
+
+def test_columns_that_were_added_are_missing_in_older_files(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed (pip install 'escudo[delta]')")
+    table = tmp_path / "visits"
+    ROWS.select("kind").head(20).write_delta(str(table))
+    merged = {"schema_mode": "merge"}
+    ROWS.tail(30).write_delta(str(table), mode="append", delta_write_options=merged)
+    old = ROWS.head(20).with_columns(size=pl.lit(None, dtype=pl.Float64))
+    expect(table, pl.concat([old, ROWS.tail(30)]))
+
+
+@pytest.mark.parametrize("name", ["visits", "all visits é"])
+def test_values_of_partitions_are_those_of_the_log(tmp_path: Path, name: str) -> None:
+    """Missing and odd ones, of several types."""
+    pytest.importorskip("deltalake", reason="deltalake is not installed (pip install 'escudo[delta]')")
+    table = tmp_path / name
+    days = pl.Series([0, 1, None, 3], dtype=pl.Int32).cast(pl.Date)
+    rows = pl.DataFrame(
+        {"kind": ["a", None, "ü =/%", "b"], "day": days, "size": [1.0, 2.0, 3.0, 4.0], "n": [7, 8, 7, 8]}
+    )
+    rows.write_delta(str(table), delta_write_options={"partition_by": ["kind", "day", "n"]})
+    found = open_lake(str(table)).scan().collect().select(rows.columns).sort("size")
+    assert found.rows() == rows.rows()
+    assert found.rows() == open_data(str(table)).select(rows.columns).collect().sort("size").rows()
+
+
+def test_a_delta_table_without_rows_has_none(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed (pip install 'escudo[delta]')")
+    ROWS.clear().write_delta(str(tmp_path / "visits"))
+    expect(tmp_path / "visits", ROWS.clear())
 
 
 def test_columns_that_go_by_other_names_in_the_files_are_refused(tmp_path: Path) -> None:
@@ -122,6 +175,15 @@ def test_the_commands_take_a_delta_table(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "synthetic.parquet").exists()
+
+
+@pytest.mark.parametrize("data", ["visits.csv", "nowhere", "postgresql://ann:secret@db/clinic?table=visits"])
+def test_what_spark_does_not_read_is_refused_before_it_starts(data: str) -> None:
+    with pytest.raises(InputError, match="folder or file of Parquet, or a Delta or Iceberg") as refused:
+        open_data(data, engine="spark")
+    assert "secret" not in str(refused.value)
+    with pytest.raises(InputError, match="engine must be one of 'polars', 'spark'"):
+        open_data(data, engine="sparks")
 
 
 def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,16 @@ _LYU = "Lyu, Su, Li, PVLDB 10(6), 2017"
 _DING = "Ding, Wang, Wang, Zhang, Kifer, CCS 2018"
 
 
+class _HalfForEachQuery(PurePiece):
+    """A piece of which each query costs as much as the first: a Laplace tail that moves by ε/2."""
+
+    unbounded = "no ε holds for every number of queries"
+
+    def true_epsilon_of(self, queries: int) -> float:
+        """Return kε/2 for k queries: k tails move by ε/2 each; unbounded in k."""
+        return queries * self.epsilon / 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class _SparseVector(PurePiece):
     """What all versions share.
@@ -127,16 +137,11 @@ class SparseVector5(_SparseVector):
         return (answers >= level).astype(np.int8)
 
 
-class SparseVector6(_SparseVector):
+class SparseVector6(_HalfForEachQuery, _SparseVector):
     """Algorithm 6: query noise 1/ε₂, and never stops. The output is 1 above, 0 below."""
 
     bug = "It never stops, so that every answer above the threshold costs as much as the first."
     source = f"{_LYU}, algorithm 6 (Chen, Xiao, Zhang, Xu 2015)"
-    unbounded = "no ε holds for every number of queries"
-
-    def true_epsilon_of(self, queries: int) -> float:
-        """Return kε/2 for k queries: each is a Laplace tail that moves by ε/2; unbounded in k."""
-        return queries * self.epsilon / 2
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> NDArray[np.int8]:
         half = self.epsilon / 2
@@ -223,16 +228,11 @@ class NoisyMaxExponential(_NoisyMax):
         return np.asarray(np.argmax(self.with_exponential(dataset, count, rng), axis=1))
 
 
-class NoisyMaxValueLaplace(_NoisyMax):
-    """Releases the largest noisy answer itself, Laplace noise."""
+class NoisyMaxValueLaplace(_HalfForEachQuery, _NoisyMax):
+    """Releases the largest noisy answer itself, Laplace noise: it is below v when all answers are."""
 
     bug = "The largest noisy answer is released instead of its index, and all answers have moved it."
     source = f"{_DING}, noisy max that returns the value"
-    unbounded = "no ε holds for every number of queries"
-
-    def true_epsilon_of(self, queries: int) -> float:
-        """Return kε/2 for k queries: the maximum is below v when all are, and each of k tails moves by ε/2."""
-        return queries * self.epsilon / 2
 
     def batch(self, dataset: Any, count: int, rng: np.random.Generator) -> Floats:
         return snap(np.max(self.with_laplace(dataset, count, rng), axis=1))

@@ -45,7 +45,7 @@ from escudo.causal.formats._dot import (
 )
 from escudo.causal.formats._gml import read_gml, write_gml
 from escudo.causal.formats._plain import looks_like_matrix, read_edges, read_matrix, write_edges, write_matrix
-from escudo.causal.formats._source import MAX_BYTES, Draft, Source, read_text, write_text
+from escudo.causal.formats._source import MAX_BYTES, Draft, NamedText, read_text, write_text
 from escudo.errors import GraphError, InputError, ParseError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _ALL = ("undirected edges", "latents", "exposures or outcomes", "groups", "knowl
 class _Format:
     endings: tuple[str, ...]
     carries: tuple[str, ...]
-    read: Callable[[Source], Draft]
+    read: Callable[[NamedText], Draft]
     write: Callable[[CausalGraph], str]
 
 
@@ -149,9 +149,9 @@ def read_draft(text: str, format: FormatName | None, source: str, *, ancestral: 
     text = text.removeprefix("\ufeff")
     name = recognise(text) if format is None else one_of("format", format, FORMATS)
     if ancestral:
-        draft = _ANCESTRAL[_with_circles(name)][0](Source(text, source), ancestral=True)
+        draft = _ANCESTRAL[_with_circles(name)][0](NamedText(text, source), ancestral=True)
     else:
-        draft = FORMATS[name].read(Source(text, source))
+        draft = FORMATS[name].read(NamedText(text, source))
     if not draft.nodes:
         raise ParseError("this text names no node; write edges such as 'smoke -> lung'.", source=source)
     return draft

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._source import Cursor, Draft, Source, Token, shown
+from escudo.causal.formats._source import Cursor, Draft, NamedText, Token, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
@@ -46,7 +46,7 @@ class Block:
     has_probability: bool = False
 
 
-def read_bif(source: Source) -> Draft:
+def read_bif(source: NamedText) -> Draft:
     """Read the structure: each variable's parents; its levels and tables are left to ``Network``."""
     draft = Draft(source)
     blocks = parse_bif(source)
@@ -54,7 +54,7 @@ def read_bif(source: Source) -> Draft:
         draft.add_node(block.name, {}, block.at)
     for block in blocks.values():
         for parent in block.parents:
-            draft.add_edge(parent, block.name, arrow_at_tail=False, arrow_at_head=True, at=block.at)
+            draft.add_edge(parent, block.name, (False, True), block.at)
     return draft
 
 
@@ -76,12 +76,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def parse_bif(source: Source) -> dict[str, Block]:
+def parse_bif(source: NamedText) -> dict[str, Block]:
     """Return what the file says of each variable, in the order of declaration."""
     return _Parser(source).blocks()
 
 
-def _tokens(source: Source) -> list[Token]:
+def _tokens(source: NamedText) -> list[Token]:
     """Return words, quoted or not, and marks."""
 
     def odd(at: int) -> NoReturn:
@@ -99,7 +99,7 @@ def _tokens(source: Source) -> list[Token]:
 class _Parser(Cursor):
     """Reads token by token, without recursion: nothing in BIF nests."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: NamedText):
         super().__init__(source, _tokens(source))
 
     def blocks(self) -> dict[str, Block]:

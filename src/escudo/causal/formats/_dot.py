@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from escudo.causal.formats._source import Cursor, Draft, Source, Token, extras_of, flags, shown
+from escudo.causal.formats._source import Cursor, Draft, NamedText, Token, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._ancestral import AncestralGraph
@@ -43,7 +43,7 @@ _MARKS = {"@": "circle", "<": "arrow", ">": "arrow", "-": "tail"}
 # ---- reading
 
 
-def read_dot(source: Source, *, ancestral: bool = False) -> Draft:
+def read_dot(source: NamedText, *, ancestral: bool = False) -> Draft:
     """Read one ``graph { }`` or ``digraph { }``; ``--`` or ``dir=none`` makes an edge undirected.
 
     Args:
@@ -53,7 +53,7 @@ def read_dot(source: Source, *, ancestral: bool = False) -> Draft:
     return _Parser(source, ancestral).graph(("graph", "digraph"))
 
 
-def read_dagitty(source: Source, *, ancestral: bool = False) -> Draft:
+def read_dagitty(source: NamedText, *, ancestral: bool = False) -> Draft:
     """Read ``dag { }`` or ``pdag { }``; ``a <-> b`` stands for a latent common cause of both, as dagitty defines it.
 
     Args:
@@ -80,7 +80,7 @@ class _Scope:
         return _Scope(dict(self.node), dict(self.edge))
 
 
-def _tokens(source: Source) -> list[Token]:
+def _tokens(source: NamedText) -> list[Token]:
     """Return arrows, strings, blanks (strings that spell nothing), words and marks."""
     found = []
     for kind, word, at in source.tokens(_TOKEN, lambda at: _html_end(source, at)):
@@ -98,7 +98,7 @@ def _unescape(body: str) -> str:
     return _ESCAPE.sub(lambda match: match[1] if match[1] in '"\\' else "", body)
 
 
-def _html_end(source: Source, at: int) -> int:
+def _html_end(source: NamedText, at: int) -> int:
     """Return where a text in angle brackets ends; anything else that is no token cannot be read."""
     if source.text[at] != "<":
         raise _unreadable(source, at)
@@ -110,7 +110,7 @@ def _html_end(source: Source, at: int) -> int:
     raise source.error("this '<' is never closed", at)
 
 
-def _unreadable(source: Source, at: int) -> Exception:
+def _unreadable(source: NamedText, at: int) -> Exception:
     char = source.text[at]
     if char == '"':
         return source.error("this quote is never closed", at)
@@ -124,7 +124,7 @@ def _unreadable(source: Source, at: int) -> Exception:
 class _Parser(Cursor):
     """A recursive reader; only subgraphs recurse, and no deeper than ``_MAX_DEPTH``."""
 
-    def __init__(self, source: Source, ancestral: bool):
+    def __init__(self, source: NamedText, ancestral: bool):
         super().__init__(source, _tokens(source))
         self.draft, self.ancestral = Draft(source), ancestral
 
@@ -204,8 +204,7 @@ class _Parser(Cursor):
         if self.ancestral:
             self.draft.add_marked(tail, head, marks, at)
         else:
-            arrows = marks[0] == "arrow", marks[1] == "arrow"
-            self.draft.add_edge(tail, head, arrow_at_tail=arrows[0], arrow_at_head=arrows[1], at=at)
+            self.draft.add_edge(tail, head, (marks[0] == "arrow", marks[1] == "arrow"), at)
 
     def operand(self, scope: _Scope, depth: int) -> dict[str, None]:
         """Read a node or a subgraph and return the names it stands for."""

@@ -11,7 +11,7 @@ from html.entities import name2codepoint
 from typing import TYPE_CHECKING, NoReturn
 
 from escudo._validate import did_you_mean
-from escudo.causal.formats._source import Draft, Source, extras_of, flags, shown
+from escudo.causal.formats._source import Draft, NamedText, extras_of, flags, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
@@ -40,7 +40,7 @@ class _Record:
     places: dict[str, int] = field(default_factory=dict)
 
 
-def read_gml(source: Source) -> Draft:
+def read_gml(source: NamedText) -> Draft:
     """Read one ``graph [ ]``; nodes are named by their label, or by their id where they have none."""
     graph, nodes, edges = _records(source)
     draft = Draft(source)
@@ -68,7 +68,7 @@ def read_gml(source: Source) -> Draft:
                 raise source.error(f"this edge names node id {shown(ident)}, which does not exist.{hint}", edge.at)
             ends.append(names[ident])
         head = _flag(edge, "directed", default=directed)
-        draft.add_edge(*ends, arrow_at_tail=False, arrow_at_head=head, at=edge.at)
+        draft.add_edge(ends[0], ends[1], (False, head), edge.at)
     if "escudo" in graph.values:
         draft.read_extras(graph.values["escudo"], graph.places["escudo"])
     return draft
@@ -88,7 +88,7 @@ def write_gml(graph: CausalGraph) -> str:
     return "\n".join([*lines, "]"]) + "\n"
 
 
-def _records(source: Source) -> tuple[_Record, list[_Record], list[_Record]]:
+def _records(source: NamedText) -> tuple[_Record, list[_Record], list[_Record]]:
     """Return the graph's own values, its nodes and its edges; lists nested elsewhere are read past."""
 
     def odd(at: int) -> NoReturn:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from escudo.causal.formats._source import Draft, Source, Token, shown
+from escudo.causal.formats._source import Draft, NamedText, Token, shown
 
 if TYPE_CHECKING:
     from escudo.causal._graph import CausalGraph
@@ -42,7 +42,7 @@ _HEADERS = {("source", "target"), ("from", "to"), ("cause", "effect"), ("parent"
 # ---- one edge a line
 
 
-def read_edges(source: Source) -> Draft:
+def read_edges(source: NamedText) -> Draft:
     """Read the edges; the separator of each line is its arrows, else its commas, else its tabs, else its spaces.
 
     A first line such as ``source,target`` is a header. A third field, such as a weight, is read past.
@@ -73,7 +73,7 @@ def write_edges(graph: CausalGraph) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tokens(source: Source) -> Iterator[Token]:
+def _tokens(source: NamedText) -> Iterator[Token]:
     """Yield names, separators and line ends; quoted names without their quotes."""
 
     def odd(at: int) -> NoReturn:
@@ -117,7 +117,7 @@ def _read_line(draft: Draft, line: list[Token], first: bool) -> None:
     for name, field in zip(names, fields, strict=False):
         draft.add_node(name, {}, field[0].at)
     for arrow, tail, head in zip(arrows, names, names[1:], strict=False):
-        draft.add_edge(tail, head, arrow_at_tail=arrow[0] in "<←↔", arrow_at_head=arrow[-1] in ">→↔", at=at)
+        draft.add_edge(tail, head, (arrow[0] in "<←↔", arrow[-1] in ">→↔"), at)
 
 
 def _is_header(cells: list[str]) -> bool:
@@ -125,7 +125,7 @@ def _is_header(cells: list[str]) -> bool:
     return len(cells) >= 2 and (cells[0].strip().lower(), cells[1].strip().lower()) in _HEADERS
 
 
-def _name(source: Source, tokens: list[Token], at: int) -> str:
+def _name(source: NamedText, tokens: list[Token], at: int) -> str:
     """Return the name a field spells: one quoted text, or words with the spaces between them."""
     while tokens and tokens[0].kind in ("space", "tab"):
         tokens = tokens[1:]
@@ -162,7 +162,7 @@ def looks_like_matrix(text: str) -> bool:
     return len(cells) > 1 and all(cell in _BITS for cell in cells[1:])
 
 
-def read_matrix(source: Source) -> Draft:
+def read_matrix(source: NamedText) -> Draft:
     """Read the table, with or without names in its first column; 1 both ways is an undirected edge.
 
     A file with a header such as ``source,target`` is a list of edges and is read as one.
@@ -202,7 +202,7 @@ def read_matrix(source: Source) -> Draft:
         for other in (other for other, arrow in zip(names, arrows, strict=True) if arrow):
             back = matrix[other][place[name]]
             if not back or place[name] <= place[other]:
-                draft.add_edge(name, other, arrow_at_tail=False, arrow_at_head=not back, at=places[name])
+                draft.add_edge(name, other, (False, not back), places[name])
     return draft
 
 
@@ -216,7 +216,7 @@ def write_matrix(graph: CausalGraph) -> str:
     return out.getvalue()
 
 
-def _rows(source: Source) -> list[tuple[int, list[str]]]:
+def _rows(source: NamedText) -> list[tuple[int, list[str]]]:
     """Return the rows that are not empty, each with the offset of its line."""
     text = source.text
     lines = io.StringIO(text, newline="")

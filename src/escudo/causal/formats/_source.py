@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NamedText:
     """A text with its name, able to say where in it something is wrong."""
 
     text: str
@@ -83,7 +83,7 @@ class Source:
 class Cursor:
     """A place among tokens, the last of which is of the kind ``end``."""
 
-    def __init__(self, source: Source, tokens: list[Token]):
+    def __init__(self, source: NamedText, tokens: list[Token]):
         self.source, self.tokens, self.place = source, [*tokens, Token("end", "", len(source.text))], 0
 
     @property
@@ -179,7 +179,7 @@ _CONFOUNDER_LABEL = "unobserved confounders"  # how DoWhy marks a latent node
 class Draft:
     """Nodes, edges and flags in the order met; duplicates and contradictions are left to the graph's own checks."""
 
-    source: Source
+    source: NamedText
     nodes: dict[str, None] = field(default_factory=dict)
     edges: dict[tuple[str, str], None] = field(default_factory=dict)
     undirected: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -199,13 +199,14 @@ class Draft:
         for flag in flags_of(attributes):
             {"latent": self.latents, "exposure": self.exposures, "outcome": self.outcomes}[flag].add(name)
 
-    def add_edge(self, tail: str, head: str, *, arrow_at_tail: bool, arrow_at_head: bool, at: int) -> None:
-        """Add an edge by its two ends: one arrowhead is a cause, none is undirected, two are a latent common cause."""
+    def add_edge(self, tail: str, head: str, arrows: tuple[bool, bool], at: int) -> None:
+        """Add an edge by whether its two ends are arrowheads: one is a cause, none undirected, two a latent cause."""
+        at_tail, at_head = arrows
         if tail == head:
             raise self.source.error(f"an edge from {shown(tail)} to itself; nothing causes itself", at)
-        if arrow_at_tail and not arrow_at_head:
+        if at_tail and not at_head:
             tail, head = head, tail
-        kind = self.edges if arrow_at_tail != arrow_at_head else self.bidirected if arrow_at_tail else self.undirected
+        kind = self.edges if at_tail != at_head else self.bidirected if at_tail else self.undirected
         kind.setdefault((tail, head))
         self.count(at)
 

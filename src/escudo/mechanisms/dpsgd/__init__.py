@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._mechanism import resume as resume
     from escudo.mechanisms.dpsgd._mechanism import train as train
     from escudo.mechanisms.dpsgd._normal import normal as normal
+    from escudo.mechanisms.dpsgd._sampling import Sampling as Sampling
     from escudo.mechanisms.dpsgd._sampling import capacity_for as capacity_for
     from escudo.mechanisms.dpsgd._sampling import device_slots as device_slots
     from escudo.mechanisms.dpsgd._sampling import precision_for as precision_for
@@ -54,6 +55,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "_layers": ["Layout", "Tape"],
         "_mechanism": ["Training", "resume", "train"],
         "_normal": ["normal"],
-        "_sampling": ["capacity_for", "device_slots", "precision_for", "slots_of"],
+        "_sampling": ["Sampling", "capacity_for", "device_slots", "precision_for", "slots_of"],
     },
 )

@@ -27,7 +27,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ _PAID = ("dataset", "sequence", "recorded_at", "hash")
 Arrays = Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Kept:
     """What a file holds.
 
@@ -63,6 +63,7 @@ class Kept:
     path: Path
     digest: str
     number: int
+    _: KW_ONLY
     receipt: Receipt
     about: Mapping[str, str]
     arrays: Arrays
@@ -232,9 +233,9 @@ def _read(path: Path, name: Path, account: MarkingAccount) -> Kept | None:
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         raise _UnreadableError(f"{name} is no readable checkpoint.") from None
     return Kept(
-        path=name,
-        digest=hashlib.sha256(content).hexdigest(),
-        number=number,
+        name,
+        hashlib.sha256(content).hexdigest(),
+        number,
         receipt=_receipt(account, paid, name),
         about=about,
         arrays=arrays,

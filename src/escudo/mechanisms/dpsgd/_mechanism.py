@@ -32,7 +32,7 @@ import secrets
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,6 +156,14 @@ class Training:
         )
 
 
+class _Paid(NamedTuple):
+    """What pays for a training and draws, between which tables, and the δ at which its promise is stated."""
+
+    purse: Purse
+    stated: NeighbourOptions
+    delta: float
+
+
 class _Run:
     """A training under way.
 
@@ -173,13 +181,12 @@ class _Run:
         rows: Rows,
         training: Training,
         expected_rows: float,
-        delta: float,
-        how: tuple[Purse, NeighbourOptions],
+        paid: _Paid,
     ):
-        purse, stated = how
+        purse = paid.purse
         self.loss_fn, self.layout, self.training = loss_fn, layout, training
-        self.event = training.event(**stated)
-        self.promise = guarantee_of(self.event, delta=delta, for_release=purse.for_release)
+        self.event = training.event(**paid.stated)
+        self.promise = guarantee_of(self.event, delta=paid.delta, for_release=purse.for_release)
         # One draw, so that a caller's generator moves on by the same amount whatever is trained.
         entropy = secrets.randbits(256) if purse.stream is None else int(purse.stream.integers(0, 2**63))
         self.rng, self.for_release = np.random.default_rng(entropy), purse.stream is None
@@ -190,7 +197,7 @@ class _Run:
         import jax
 
         from escudo.mechanisms.dpsgd._core import result, run
-        from escudo.mechanisms.dpsgd._sampling import capacity_for, group_length, precision_for, slots_of
+        from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, group_length, precision_for, slots_of
 
         plan, recipe, done = self.training, self.training.recipe, int(state.step)
         public = (self.expected_rows, plan.sampling_probability)
@@ -200,15 +207,9 @@ class _Run:
         # Empty places of slots take the first row, and do not count it: there has to be one.
         filled = self.rows if len(self.rows) else np.zeros((1, *self.rows.shape[1:]), self.rows.dtype)
         knobs = plan.knobs(self.expected_rows)
-        segments = slots_of(
-            self.rng,
-            rows=len(self.rows),
-            probability=plan.sampling_probability,
-            steps=plan.steps - done if self.for_release else plan.steps,
-            capacity=capacity,
-            group=group,
-        )
         begun = done if self.for_release else 0
+        sampling = Sampling(len(self.rows), plan.sampling_probability, plan.steps - begun)
+        segments = slots_of(self.rng, sampling, capacity, group)
         passed, shown, kept, written = begun, done, done, time.monotonic()
         if file is not None:
             file.about["training"] = self.fingerprint
@@ -303,7 +304,7 @@ def train(
     if np.shape(start) != (layout.size,) or not np.isfinite(start).all():
         raise InputError(f"start must be a vector of {layout.size} finite parameters.")
     purse, stated = opened(terms, _PURPOSE, bound_of_account=False)
-    run = _Run(loss_fn, layout, rows, training, expected_rows, delta, (purse, stated))
+    run = _Run(loss_fn, layout, rows, training, expected_rows, _Paid(purse, stated, delta))
     if isinstance(checkpoint, TrainingFile):
         state = run.state(checkpoint) if checkpoint.arrays else first_state(start)
         return run.released(state, checkpoint, ending=False)
@@ -353,7 +354,7 @@ def resume(
     """
     purse, stated = opened(terms, _PURPOSE, bound_of_account=False)
     path, account = Path(checkpoint), keeping(purse.account)
-    run = _Run(loss_fn, layout, rows, training, expected_rows, delta, (purse, stated))
+    run = _Run(loss_fn, layout, rows, training, expected_rows, _Paid(purse, stated, delta))
     with file_held(path):
         kept = found(path, account)
         if kept is None or not kept.arrays:

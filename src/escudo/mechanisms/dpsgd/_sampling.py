@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,19 +79,30 @@ def group_length(expected_rows: float, probability: float, capacity: int) -> int
     )
 
 
-def slots_of(
-    rng: np.random.Generator, *, rows: int, probability: float, steps: int, capacity: int, group: int | None = None
-) -> Iterator[Slots]:
-    """Yield the samples of ``steps`` steps in segments of equally many slots, filled up with empty ones.
+class Sampling(NamedTuple):
+    """Which rows take part in which steps, each row by itself.
 
-    Args:
-        rng: Where the samples and the keys come from; both are the same for all capacities and groups.
+    Attributes:
         rows: How many rows there are.
         probability: The chance of each row in each step.
         steps: How many steps.
+    """
+
+    rows: int
+    probability: float
+    steps: int
+
+
+def slots_of(rng: np.random.Generator, sampling: Sampling, capacity: int, group: int | None = None) -> Iterator[Slots]:
+    """Yield the samples of all steps in segments of equally many slots, filled up with empty ones.
+
+    Args:
+        rng: Where the samples and the keys come from; both are the same for all capacities and groups.
+        sampling: Which rows take part.
         capacity: The size of a slot.
         group: After how many steps a new segment begins, from :func:`group_length`; None for the last one only.
     """
+    rows, probability, steps = sampling
     keys, length = rng.integers(0, 2**32, (steps, 2), dtype=np.uint32), segment_length(capacity)
 
     def segment() -> Slots:
@@ -124,12 +135,13 @@ def _sample(rng: np.random.Generator, rows: int, probability: float) -> np.ndarr
     return drawn.astype(np.int32)
 
 
-def device_slots(key: Any, *, rows: int, probability: float, steps: int, capacity: int) -> Slots:
+def device_slots(key: Any, sampling: Sampling, capacity: int) -> Slots:
     """Draw the samples of many steps where jax runs, by the geometric gaps between drawn rows; a step is one slot.
 
     For trainings by the thousand (shadow models, searches), never for a release: samples beyond ``capacity`` lose
     their last rows, and float32 gaps make chances right to about one part in 10⁵ only.
     """
+    rows, probability, steps = sampling
     for_gaps, for_keys = jax.random.split(key)
     uniform = jax.random.uniform(for_gaps, (steps, capacity), minval=1e-12)
     gaps = jnp.floor(jnp.log(uniform) / math.log1p(-min(probability, 1 - 1e-7))) + 1

@@ -13,7 +13,7 @@ of VICause, which the paper uses without saying how it was trained.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,34 +60,35 @@ if TYPE_CHECKING:
 _JOINT_QUANTILE = 0.99  # of pairs without an edge, that one which is kept has to exceed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedJoint:
     """What will be measured and how loudly, where the graph is learnt with the network: public, and fixed beforehand.
 
     Attributes:
-        generator: The generator's name.
         schema: The columns.
-        knowledge: What is known of the graph: its arrows are there, what it forbids is not, all else is open.
+        neighbours: Which tables are neighbours, and what is public about them.
         network: The network with gates.
+        generator: The generator's name.
+        knowledge: What is known of the graph: its arrows are there, what it forbids is not, all else is open.
         latent: Sizes of z and the layers around it, which join in the second half; none without z.
         start: The levels of single columns, which the training starts from.
         training: Its first half; the clip bound follows from the start, which is released.
         later: How many steps the second half has, at the same noise.
         given: Whether the learning rate was asked for.
-        neighbours: Which tables are neighbours, and what is public about them.
         delta: The δ at which the plan is stated.
     """
 
-    generator: str
     schema: Schema
-    knowledge: CausalGraph | None
+    neighbours: Neighbours
     network: JointNetwork
+    _: KW_ONLY
+    generator: str
+    knowledge: CausalGraph | None
     latent: Mapping[str, Any]
     start: PreparedMoments
     training: Training
     later: int
     given: frozenset[str]
-    neighbours: Neighbours
     delta: float
 
     @property
@@ -145,14 +146,15 @@ class PreparedJoint:
                 "discovery": {
                     "method": "joint",
                     "edges": [
-                        {"from": names[a], "to": names[b], "directed": False, "confidence": sure}
-                        | {"direction_confidence": None}
-                        for a, b, sure in found
+                        {"from": names[a], "to": names[b], "directed": False, "confidence": None}
+                        | {"direction_confidence": None, "stronger_than": stronger}
+                        for a, b, stronger in found
                     ],
                     "cannot_tell": "",
                     "notes": [
-                        "Learnt with the network: a confidence is the share of pairs without an edge that came out "
-                        "weaker under the same noise, and directions only help to imitate the table."
+                        "Learnt with the network: stronger_than is the share of pairs without an edge that came out "
+                        "weaker under the same noise. Pairs that go together through others are among those kept, so "
+                        "how sure an edge is was not measured, and directions only help to imitate the table."
                     ],
                 },
                 **anchor_of(purse),
@@ -211,13 +213,13 @@ def simulated_training(
     network: Any, flat: NDArray[np.float32], rows: Codes, training: Training, expected: int
 ) -> NDArray[np.float32]:
     """Return the parameters after the same training, noise and all, on rows that were simulated; free."""
-    from escudo.mechanisms.dpsgd import capacity_for, first_state, result, run, slots_of
+    from escudo.mechanisms.dpsgd import Sampling, capacity_for, first_state, result, run, slots_of
 
     knobs, state = training.knobs(expected), first_state(flat)
     sampled = training.sampling_probability
     capacity, rng, rows = capacity_for(expected, sampled), np.random.default_rng(SEED), smallest(rows)
     with tracking("The same on rows without edges", total=training.steps) as advance:
-        for segment in slots_of(rng, rows=len(rows), probability=sampled, steps=training.steps, capacity=capacity):
+        for segment in slots_of(rng, Sampling(len(rows), sampled, training.steps), capacity):
             batches = segment._replace(rows=rows[segment.rows])
             state = run(network, network.layout, training.recipe, None, knobs, state, batches)
             advance(int(segment.last.sum()))
@@ -227,7 +229,7 @@ def simulated_training(
 def arrows_of(
     network: JointNetwork, learnt: Mapping[str, Mapping[str, Any]], none: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[int, tuple[int, ...]], list[tuple[int, int, float]]]:
-    """Return each column's parents, and the open pairs that are kept, with how sure they are; no cycle among them.
+    """Return each column's parents, and the open pairs that are kept, with the share of chance that is weaker.
 
     Args:
         network: The network with gates.
@@ -268,7 +270,7 @@ def _ordered(places: Floats, known: tuple[tuple[int, int], ...]) -> list[int]:
 
 def _alone(columns: Any) -> Network:
     """Return a network without arrows."""
-    return Network(columns=columns, units=tuple(Unit((place,), ()) for place in range(len(columns.specs))))
+    return Network(columns, tuple(Unit((place,), ()) for place in range(len(columns.specs))))
 
 
 def _along(

@@ -17,7 +17,7 @@ and trains all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import chain, islice, zip_longest
 from typing import Any
@@ -31,6 +31,7 @@ from escudo.mechanisms import Purse
 from escudo.mechanisms.dpsgd import (
     Knobs,
     Recipe,
+    Sampling,
     Slots,
     State,
     capacity_for,
@@ -84,7 +85,7 @@ class Copy:
     count: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Begun:
     """A generator's fit up to its training, on one table.
 
@@ -100,6 +101,7 @@ class Begun:
     start: Floats
     rows: Codes
     count: int
+    _: KW_ONLY
     simulated: Codes
     measured: Codes
     seed: int
@@ -161,17 +163,15 @@ def begin(prepared: PreparedNeural, table: PrivateTable, seed: int, guarantee: G
         start, rows = random_start(network, rng), prepared.codes(table)
         purse.within(prepared.training.event(**prepared.neighbours.stated), purpose="training by DP-SGD")
         none, count = rows[:0], prepared.neighbours.rows or 1
-        return Begun(
-            start=start, rows=rows, count=count, simulated=none, measured=none, seed=int(rng.integers(0, 2**63))
-        )
+        return Begun(start, rows, count, simulated=none, measured=none, seed=int(rng.integers(0, 2**63)))
     first = prepared.start.run(table, purse)
     purse.within(prepared.training.event(**prepared.neighbours.stated), purpose="training by DP-SGD")
     arrays, rows = parameters_of(network, first), prepared.codes(table)
     return Begun(
         # In numpy: other processes do this too, and must not take room on the accelerator.
-        start=np.concatenate([arrays[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32),
-        rows=rows,
-        count=expected_rows(first),
+        np.concatenate([arrays[layer][name].ravel() for layer, name, _ in network.shapes]).astype(np.float32),
+        rows,
+        expected_rows(first),
         simulated=simulated_rows(first) if prepared.pretraining else rows[:0],
         measured=measured_rows(first),
         seed=int(rng.integers(0, 2**63)),
@@ -293,8 +293,10 @@ def _chunk(
 
 def _side_by_side(copies: Sequence[Copy], steps: int, probability: float, capacity: int) -> Iterator[Slots]:
     """Yield the segments of all trainings, each with its own samples; those that end earlier wait."""
-    common: dict[str, Any] = {"probability": probability, "steps": steps, "capacity": capacity}
-    every = [slots_of(np.random.default_rng(copy.seed), rows=len(copy.rows), **common) for copy in copies]
+    every = [
+        slots_of(np.random.default_rng(copy.seed), Sampling(len(copy.rows), probability, steps), capacity)
+        for copy in copies
+    ]
     for segments in zip_longest(*every):
         known = next(segment for segment in segments if segment is not None)
         empty = Slots(*(np.zeros_like(array) for array in known))
@@ -352,9 +354,7 @@ def _drawn_and_run(
 
     def one(data: Any, knobs: Knobs, state: State, begin: Any, seed: Any) -> Any:
         key = jax.random.fold_in(jax.random.wrap_key_data(seed), number)
-        slots = device_slots(
-            key, rows=data.shape[0], probability=segment.probability, steps=segment.length, capacity=capacity
-        )
+        slots = device_slots(key, Sampling(data.shape[0], segment.probability, segment.length), capacity)
         skipped = ((slots.rows < begin) & (place < slots.count[:, None])).sum(axis=1)
         kept = jnp.minimum(place + skipped[:, None], capacity - 1)
         own = slots._replace(rows=jnp.take_along_axis(slots.rows, kept, axis=1), count=slots.count - skipped)

@@ -181,8 +181,8 @@ def read_model(form: Mapping[str, Any], arrays: Mapping[str, Any], common: Mappi
     if sorted(column for unit in units for column in unit.columns) != list(range(count)):
         raise InputError("its units do not hold every column once.")
     network = Network(
-        columns=columns,
-        units=units,
+        columns,
+        units,
         direct=form["direct"] is True,
         hidden=_widths(form["hidden"]),
         latent=_width(form["latent"], least=0),

@@ -690,8 +690,8 @@ def printed(
         claimed = _condensed_claim([schema.names[place] for place in first], [schema.names[place] for place in rest])
         reached = rest if architecture == "eedi" else None
     network = Network(
-        columns=columns_of(schema),
-        units=units,
+        columns_of(schema),
+        units,
         direct=False,
         encoded=reached,
         reached=reached,

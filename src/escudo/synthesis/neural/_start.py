@@ -37,12 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo._card import tracking
-from escudo.privacy import (
-    Budget,
-    Neighbours,
-    SampledGaussianEvent,
-    gdp_to_epsilon,
-)
+from escudo.privacy import Neighbours, SampledGaussianEvent
 from escudo.synthesis._laws import Conditional, LogitConditional, MaxConditional, NoisyOrConditional
 from escudo.synthesis._model import CausalModel
 from escudo.synthesis.neural._network import (
@@ -91,7 +86,7 @@ _USUAL = 15_000  # rows times ε, up to which so many steps are enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class TrainingRule:
     """What a training is like before noise is calibrated.
 
     Attributes:
@@ -111,7 +106,7 @@ class Rule:
     pretraining: int
 
 
-def rule_for(rows: int | None, columns: int, epsilon: float, *, latent: bool = False) -> Rule:
+def rule_for(rows: int | None, columns: int, epsilon: float, *, latent: bool = False) -> TrainingRule:
     """Return the rule for a table with this many rows (None: not known beforehand) and columns.
 
     >>> rule = rule_for(rows=5000, columns=222, epsilon=1.0)
@@ -121,7 +116,7 @@ def rule_for(rows: int | None, columns: int, epsilon: float, *, latent: bool = F
     known = _UNKNOWN_ROWS if rows is None else rows
     # More data or budget per step allow for more steps, each of them smaller.
     longer = min(max(math.sqrt(known * epsilon / _USUAL), 1.0), 5.0)
-    return Rule(
+    return TrainingRule(
         start_share=min(max(1 - known * epsilon / (100 * columns), 0.6), 0.9),
         steps=round(_STEPS * longer),
         sampling_probability=min(1.0, _LARGEST_SAMPLE / known),
@@ -129,18 +124,6 @@ def rule_for(rows: int | None, columns: int, epsilon: float, *, latent: bool = F
         averaging=0.8,
         pretraining=min(200 + 20 * columns, 5000),
     )
-
-
-def epsilon_of_share(share: float, budget: Budget) -> float:
-    """Return the ε of Gaussian noise that takes this share of the squared μ that a budget allows."""
-    epsilon, delta = budget.epsilon, budget.delta
-    low, high = 0.0, 1.0
-    while gdp_to_epsilon(high, delta) < epsilon:
-        low, high = high, 2 * high
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gdp_to_epsilon(middle, delta) < epsilon else (low, middle)
-    return gdp_to_epsilon(math.sqrt(share) * high, delta)
 
 
 def learning_rate_for(rate: float, noise: float) -> float:
@@ -273,10 +256,10 @@ def pretrain(network: Network, parameters: Parameters, model: CausalModel, steps
 
 def free_steps(network: Network, rows: int, steps: int) -> tuple[Knobs, Iterator[Slots]]:
     """Return the numbers and the samples of a training on this many simulated rows, without clipping or noise."""
-    from escudo.mechanisms.dpsgd import Knobs, slots_of
+    from escudo.mechanisms.dpsgd import Knobs, Sampling, slots_of
 
     rate, rng = _RATE if network.latent else 5 * _RATE, np.random.default_rng(SEED)
-    samples = slots_of(rng, rows=rows, probability=_BATCH / rows, steps=steps, capacity=_BATCH + _BATCH // 4)
+    samples = slots_of(rng, Sampling(rows, _BATCH / rows, steps), _BATCH + _BATCH // 4)
     return Knobs(*map(np.float32, (np.inf, 0.0, _BATCH, rate, steps, 0.95, 0.98))), samples
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -51,6 +51,7 @@ from escudo.privacy import (
     calibrate,
     charging,
 )
+from escudo.synthesis._budget import epsilon_of_share
 from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moment_family import Form
 from escudo.synthesis._moments import Independent, Moments, PreparedMoments
@@ -69,7 +70,6 @@ from escudo.synthesis.neural._network import (
 from escudo.synthesis.neural._start import (
     clip_bound,
     codes_of,
-    epsilon_of_share,
     expected_rows,
     learning_rate_for,
     measured_rows,
@@ -185,10 +185,11 @@ class _Neural:
 
         sizes = {"latent": self.latent, "encoder": self.encoder, "decoder": self.decoder}
         return PreparedJoint(
+            schema,
+            neighbours,
+            JointNetwork(columns, pairs, known),
             generator=self.name,
-            schema=schema,
             knowledge=graph,
-            network=JointNetwork(columns=columns, pairs=pairs, known=known),
             latent=sizes if self.latent else {},
             start=start,
             training=Training(
@@ -201,7 +202,6 @@ class _Neural:
             ),
             later=steps - steps // 2,
             given=frozenset({"learning_rate"} if self.learning_rate is not None else ()),
-            neighbours=neighbours,
             delta=budget.delta,
         )
 
@@ -221,8 +221,8 @@ class _Neural:
             raise InputError("batch is a number of rows out of public_rows; give that too.")
         units, followed = units_of(schema, graph, latent=self.latent > 0)
         network = Network(
-            columns=columns_of(schema),
-            units=units,
+            columns_of(schema),
+            units,
             direct=self.direct,
             hidden=self.hidden,
             latent=self.latent,
@@ -246,10 +246,11 @@ class _Neural:
         exact = network.is_logit and all(form == "logit" for form in start.design.forms.values())
         rule = replace(rule, pretraining=0) if exact else rule
         prepared = PreparedNeural(
+            schema,
+            neighbours,
+            network,
             generator=self.name,
-            schema=schema,
             graph=followed,
-            network=network,
             start=start,
             training=Training(
                 steps=steps,
@@ -262,7 +263,6 @@ class _Neural:
             ),
             given=frozenset(name for name in ("clip_norm", "learning_rate") if getattr(self, name) is not None),
             pretraining=rule.pretraining if self.pretraining is None else self.pretraining,
-            neighbours=neighbours,
             delta=budget.delta,
         )
         if self.checkpoint is None:
@@ -358,10 +358,11 @@ class Vae(_Neural):
             return RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)
 
         return PreparedNeural(
+            schema,
+            neighbours,
+            network,
             generator=self.name,
-            schema=schema,
             graph=followed,
-            network=network,
             start=None,
             claimed=claimed,
             architecture=self.architecture,
@@ -375,7 +376,6 @@ class Vae(_Neural):
             ),
             given=frozenset({"clip_norm", "learning_rate"}),
             pretraining=0,
-            neighbours=neighbours,
             delta=budget.delta,
         )
 
@@ -390,14 +390,7 @@ class Vae(_Neural):
         if self.clip_norm is not None:
             raise InputError("clip_norm bounds what one row adds, for noise to hide it; without privacy there is none.")
         network, followed, claimed = self._printed(schema, graph)
-        return PreparedUnprotected(
-            generator=self,
-            schema=schema,
-            graph=followed,
-            claimed=claimed,
-            network=network,
-            neighbours=neighbours,
-        )
+        return PreparedUnprotected(schema, neighbours, network, generator=self, graph=followed, claimed=claimed)
 
     def _printed(self, schema: Schema, graph: CausalGraph | None) -> tuple[Network, CausalGraph, CausalGraph]:
         sizes = {name: getattr(self, name) for name in ("hidden", "latent", "encoder", "decoder")}
@@ -439,35 +432,36 @@ class Autoregressive(_Neural):
     decoder: tuple[int, ...] = field(default=(), init=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedNeural:
     """What will be measured and how loudly: public, and fixed before a row is read.
 
     Attributes:
-        generator: The generator's name.
         schema: The columns.
-        graph: The graph over columns that the network follows.
+        neighbours: Which tables are neighbours, and what is public about them.
         network: The network.
+        generator: The generator's name.
+        graph: The graph over columns that the network follows.
         start: The model that the training starts from; None for one that starts at random.
         training: The training; where its clip bound and learning rate are left to rules, they follow from the start.
         given: Which of ``clip_norm`` and ``learning_rate`` were asked for.
         pretraining: Steps on simulated rows, which are free.
-        neighbours: Which tables are neighbours, and what is public about them.
         delta: The δ at which the plan is stated.
         checkpoint: What to go on from if the fit is stopped; None for nothing.
         claimed: Where there is no start: what is claimed about causes.
         architecture: Which of the paper's networks it is; ``"graph"`` for escudo's own.
     """
 
-    generator: str
     schema: Schema
-    graph: CausalGraph
+    neighbours: Neighbours
     network: Network
+    _: KW_ONLY
+    generator: str
+    graph: CausalGraph
     start: PreparedMoments | None
     training: Training
     given: frozenset[str]
     pretraining: int
-    neighbours: Neighbours
     delta: float
     checkpoint: Checkpoint | None = None
     claimed: CausalGraph | None = None
@@ -643,27 +637,28 @@ class PreparedNeural:
 # ---- without privacy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedUnprotected:
     """One of the paper's networks, to be trained without clipping and noise. Nothing is promised.
 
     It has no ``run``: no purse pays for it, and :mod:`escudo.asking` cannot ask it.
 
     Attributes:
-        generator: The generator.
         schema: The columns.
+        neighbours: Which tables would be neighbours, if something were promised.
+        network: The network.
+        generator: The generator.
         graph: The graph over columns that the network follows.
         claimed: What is claimed about causes.
-        network: The network.
-        neighbours: Which tables would be neighbours, if something were promised.
     """
 
-    generator: Vae
     schema: Schema
+    neighbours: Neighbours
+    network: Network
+    _: KW_ONLY
+    generator: Vae
     graph: CausalGraph
     claimed: CausalGraph
-    network: Network
-    neighbours: Neighbours
 
     @property
     def plan(self) -> Plan:
@@ -674,7 +669,7 @@ class PreparedUnprotected:
 
     def fit(self, table: PrivateTable, stream: np.random.Generator | None) -> NeuralModel:
         """Train on the rows as they are; whoever calls it has seen to it that this was meant."""
-        from escudo.mechanisms.dpsgd import Knobs, Recipe, capacity_for, first_state, run, slots_of
+        from escudo.mechanisms.dpsgd import Knobs, Recipe, Sampling, capacity_for, first_state, run, slots_of
 
         rng = np.random.default_rng() if stream is None else stream
         network, rows = self.network, codes_of(self.schema, table)
@@ -684,7 +679,7 @@ class PreparedUnprotected:
         knobs = Knobs(*map(np.float32, (np.inf, 0.0, max(len(rows) * sampled, 1.0), rate, 1e9, 0.0, 0.0)))
         state = first_state(random_start(network, rng))
         capacity = capacity_for(len(rows), sampled)
-        segments = slots_of(rng, rows=len(rows), probability=sampled, steps=steps, capacity=capacity)
+        segments = slots_of(rng, Sampling(len(rows), sampled, steps), capacity)
         filled = rows if len(rows) else np.zeros((1, rows.shape[1]), rows.dtype)
         with tracking("Training without privacy", total=steps) as advance:
             for segment in segments:

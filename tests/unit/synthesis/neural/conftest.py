@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
 from escudo.table import Schema
-
-# Programs here run for milliseconds: compiling them well costs more than it saves. Without effect once jax is running.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 SPECS = {
     "sex": ["f", "m"],

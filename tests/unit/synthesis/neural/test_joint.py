@@ -12,6 +12,7 @@ from escudo import release
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError
 from escudo.privacy import MemoryAccount
+from escudo.report._release_report import limits_of
 from escudo.synthesis import load, prepare, synthesize
 from escudo.synthesis.neural._joint import _ordered, arrows_of, open_pairs
 from escudo.synthesis.neural._network import Columns, ColumnSpec, JointNetwork
@@ -60,6 +61,10 @@ def test_directions_that_were_learnt_are_no_claim(model, tmp_path):
     model.sample(5, do={"d": "1"})  # it is joined to nothing
     assert model.details["discovery"]["method"] == "joint"
     assert all(not edge["directed"] for edge in model.details["discovery"]["edges"])
+    assert {edge["confidence"] for edge in model.details["discovery"]["edges"]} == {None}  # nobody measured it
+    said = " ".join(text for group in limits_of(model, (), None).values() for _, text in group)
+    assert "edges are was not measured" in said
+    assert "a confidence of 90 %" not in said
     model.save(tmp_path / "model")
     assert (load(tmp_path / "model").codes(50, seed=1) == model.codes(50, seed=1)).all()
 
