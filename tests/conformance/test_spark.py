@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,22 @@ def test_blocks_vote_where_their_records_are(session: Any, monkeypatch: pytest.M
     graph = CausalGraph.parse("graph {dose -- late; half -- late}")
     several = [escudo.orient(one, graph, epsilon=3.0, delta=1e-6, seed=1) for one in (ours, theirs)]
     assert str(several[0].to_json()) == str(several[1].to_json())
+
+
+def test_blocks_that_vote_by_position_read_the_table_once(session: Any, tmp_path: Path) -> None:
+    frame, schema = spark_cluster.clinic()
+
+    def noted(batches: Iterator[Any]) -> Iterator[Any]:
+        (tmp_path / f"read-{uuid.uuid4()}").touch()
+        yield from batches
+
+    spark = session.createDataFrame(frame.to_arrow())
+    watched = spark.mapInArrow(noted, spark.schema)
+    table = PrivateTable(watched, schema, rows=frame.height)
+    before = {*session._jsc.getPersistentRDDs()}
+    assert escudo.direction(table, "dose", "late", epsilon=2.0, seed=1).margin != 0
+    assert len(list(tmp_path.glob("read-*"))) == spark.rdd.getNumPartitions() > 1
+    assert {*session._jsc.getPersistentRDDs()} == before  # and what was kept for it is gone
 
 
 def test_predictions_are_compared_where_the_rows_are(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:

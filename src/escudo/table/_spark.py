@@ -264,12 +264,15 @@ def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[ND
     """Bring rows together in groups, and let the workers that hold them find what is asked of each group.
 
     Each partition sends the rows that take part, at most as many of a group as it has room for, to where its group is.
-    Where positions decide, the rows of each partition are counted before.
+    Where positions decide, the rows of each partition are counted before: the columns that are asked for stay with the
+    workers meanwhile, in their memory or on their disks, so that the table is read once.
     """
     from pyspark.sql import functions
 
     query = arrays.query
     parted = _parted(query, source)
+    if grouping.by_position:
+        parted = parted.persist()
     lengths = _lengths(parted) if grouping.by_position else None
     starts = None if lengths is None else {key: sum(lengths[k] for k in lengths if k < key) for key in lengths}
 
@@ -300,7 +303,11 @@ def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[ND
 
     types = ", ".join(["kind long", "rank long", *(f"v{place} double" for place in range(len(query.wanted)))])
     together = _mapped(parted, place, types).repartition(functions.col("kind"))
-    answers = _mapped(together, judge, "kind long, found binary").collect()
+    try:
+        answers = _mapped(together, judge, "kind long, found binary").collect()
+    finally:
+        if grouping.by_position:
+            parted.unpersist()
     groups = np.array([row[0] for row in answers], dtype=np.int64)
     found = [np.frombuffer(bytes(row[1]), dtype=np.int64) for row in answers]
     return groups, np.stack(found) if found else np.empty((0, 0), dtype=np.int64)  # a table may have no rows

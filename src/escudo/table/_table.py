@@ -287,7 +287,7 @@ class PrivateTable(Held[Schema]):
     @property
     def groups_on_workers(self) -> bool:
         """Whether :meth:`groups` can be asked: where the frame has workers that bring rows together."""
-        return self.engine == "pyspark"
+        return self.engine in ("pyspark", "dask")
 
     def groups(
         self, grouping: Grouping, columns: Sequence[str] | None = None, *, encode: Encoding = "shares"
@@ -311,9 +311,12 @@ class PrivateTable(Held[Schema]):
         if not self.groups_on_workers:
             raise InputError(f"frames of {self.engine} have no workers that bring rows together; use batches instead.")
         arrays = self._arrays(ROWS_AT_ONCE, columns, encode)
-        from escudo.table._spark import spark_groups
+        if self.engine == "dask":
+            from escudo.table._dask import dask_groups as found_in
+        else:
+            from escudo.table._spark import spark_groups as found_in
 
-        return shielded(self.engine, "judging groups", lambda: spark_groups(arrays, self._source, grouping))
+        return shielded(self.engine, "judging groups", lambda: found_in(arrays, self._source, grouping))
 
     def _batches(
         self, size: int, columns: Sequence[str] | None, encode: Encoding

@@ -1,0 +1,68 @@
+"""Dask: rows are brought together in groups, and judged, by its workers; what comes back is what was found.
+
+Counts and sums of its parts are in :mod:`escudo.table._counts` and :mod:`escudo.table._rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo.table._frames import Source
+from escudo.table._rows import Arrays, Grouping, Placed
+
+_JUDGES = 16  # tasks among which the groups are shared out
+_Rows = list[tuple[NDArray[Any], NDArray[np.int64]]]
+
+
+def dask_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Bring rows together in groups, and let the workers that hold them find what is asked of each group.
+
+    One graph of tasks, so each part of the table is read once. Each part gives up the rows that take part, at most as
+    many of a group as it has room for. Where positions decide, a part waits, encoded, until those before it were
+    counted: parts are begun in their order, so few of them wait at a time.
+    """
+    import dask
+
+    waiting, opened = arrays.query.dask_parts(source)
+    judges = max(1, min(len(waiting), _JUDGES))
+
+    def encoded(part: Any) -> _Rows:
+        return list(arrays.made("dask", opened(part)))
+
+    def ended(rows: _Rows, start: int) -> int:
+        return start + sum(len(each) for each, _ in rows)
+
+    def shared(rows: _Rows, start: int) -> list[Placed | None]:
+        def numbered() -> Iterator[tuple[NDArray[Any], NDArray[np.int64], int]]:
+            seen = start
+            for each, whose in rows:
+                yield each, whose, seen
+                seen += len(each)
+
+        several = list(grouping.placed(numbered()))
+        if not several:
+            return [None] * judges
+        placed = grouping.first(several)
+        mine = [placed.group % judges == judge for judge in range(judges)]
+        return [Placed(*(array[chosen] for array in placed)) for chosen in mine]
+
+    def judged(several: Sequence[Placed | None]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        some = [placed for placed in several if placed is not None and placed.group.size]
+        return grouping.found(grouping.first(some)) if some else None
+
+    start: Any = 0
+    parts = []
+    for part in waiting:
+        rows = dask.delayed(encoded)(part)
+        parts.append(dask.delayed(shared, nout=judges)(rows, start))
+        start = dask.delayed(ended)(rows, start) if grouping.by_position else 0
+    asked = [dask.delayed(judged)([each[judge] for each in parts]) for judge in range(judges)]
+    answers = [answer for answer in dask.compute(*asked) if answer is not None]
+    if not answers:  # a table may have no rows
+        return np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
+    groups, found = (np.concatenate(several) for several in zip(*answers, strict=True))
+    return groups, found
