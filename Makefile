@@ -40,6 +40,7 @@ test: $(VENV)/.dev-ready
 lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/pylint src/escudo # the same six lines in two files
 
 types: $(VENV)/.dev-ready
 	$(BIN)/mypy
