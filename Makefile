@@ -8,7 +8,7 @@ WORKERS ?= 2
 # Python keeps what it compiles, also in containers that tell it not to: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint types layers docs doctests unit nightly durations coverage mutants neighbours mutations chaos bench papers notebooks clean help
+.PHONY: demo test checks lint types layers docs doctests unit nightly durations coverage mutants neighbours mutations chaos bench papers notebooks clean help
 
 help:
 	@echo "make demo    see the private core at work on simulated patients"
@@ -32,14 +32,20 @@ demo: $(VENV)/.run-ready
 # Processes share the cores: threads of linear algebra within each would wait for one another, and busily.
 docs doctests unit nightly durations coverage mutants: export OMP_NUM_THREADS ?= 1
 
-# What needs one core each goes side by side; the tests share all of them.
+# What needs one core goes beside the tests, one after the other: it fills the time in which they wait for programs that
+# they started. All of it is done whatever fails; what a check said is shown where it failed, and stays in build/NAME.log.
 test: $(VENV)/.dev-ready
-	@$(MAKE) --no-print-directory --jobs $(WORKERS) lint types layers docs doctests
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 unit checks
+
+checks: $(VENV)/.dev-ready
+	@mkdir -p build; failed=; for check in lint types layers docs doctests; do \
+		$(MAKE) --no-print-directory $$check > build/$$check.log 2>&1 || { failed="$$failed $$check"; tail -n 60 build/$$check.log; }; \
+	done; test -z "$$failed" || { echo "Failed:$$failed; see build/NAME.log, or run it by itself: make NAME." >&2; exit 1; }
 
 lint: $(VENV)/.dev-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/pylint src/escudo # the same six lines in two files
 
 types: $(VENV)/.dev-ready
 	$(BIN)/mypy
