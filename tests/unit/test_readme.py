@@ -35,7 +35,9 @@ def test_the_makefile_has_the_two_commands() -> None:
     for target in ("demo", "test"):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
     (parts,) = re.findall(r"^test: .*\n((?:\t.*\n)+)", makefile, flags=re.MULTILINE)
-    assert {"lint", "types", "layers", "docs", "doctests", "unit"} <= set(parts.split())
+    assert {"unit", "checks"} <= set(parts.split())
+    (checks,) = re.findall(r"^checks: .*\n\t.* in ([a-z ]+); do ", makefile, flags=re.MULTILINE)
+    assert {"lint", "types", "layers", "docs", "doctests"} <= set(checks.split())
 
 
 def test_every_place_where_contributors_are_sent_is_there() -> None:
