@@ -246,5 +246,15 @@ def test_tables_come_as_pandas_frames():
     assert lost["learner"].tolist() == ["logistic", "all"]
     assert lost["change"].tolist() == [one.change for one in evaluation().changes]
     assert len(ranged().to_pandas()) == 2 * 2 * 2
+    found, told = effect(), effect().to_pandas()
+    assert list(zip(told["control"], told["treated"], strict=True)) == [(c.control, c.treated) for c in found.contrasts]
+    assert list(zip(told["low"], told["value"], told["high"], strict=True)) == [
+        (c.interval[0], c.value, c.interval[1]) for c in found.contrasts
+    ]
+    doubts = [c.e_value for c in found.contrasts]
+    assert told["e_value"].tolist() == [doubt.estimate for doubt in doubts]
+    assert told["e_value_of_interval"].tolist() == [doubt.limit for doubt in doubts]
+    trial = effect_of(table(), "dose", "age", trial=True, epsilon=2.0, seed=1).to_pandas()
+    assert trial["e_value"].isna().all()
     scores = attacked().to_pandas()
     assert scores["auc"].tolist() == [score.auc for score in attacked().ranked]

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._files import listed
 from escudo._plot import Row, intervals
 from escudo._validate import one_of
 from escudo.errors import InputError
@@ -343,6 +344,15 @@ class TreatmentEffect:
             "plan": self.plan.to_json(),
         }
 
+    def to_pandas(self) -> Any:
+        """Return the contrasts as a pandas frame: both levels, the effect, its interval, and its E-values, if any.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        heads = ["control", "treated", "value", "low", "high", "e_value", "e_value_of_interval"]
+        return listed([_row_of(one) for one in self.contrasts], heads)
+
     def __str__(self) -> str:
         return self.verdict
 
@@ -366,6 +376,11 @@ class TreatmentEffect:
             f"<p><b>{escape(self.verdict)}</b><br>{told}<br>{escape(str(self.guarantee))}</p>"
             f"<table><caption>{escape(self.meaning)}, {self.confidence:.0%} intervals</caption>{rows}</table>"
         )
+
+
+def _row_of(one: Contrast) -> tuple[str, str, float, float, float, float | None, float | None]:
+    hidden = (None, None) if one.e_value is None else (one.e_value.estimate, one.e_value.limit)
+    return (one.control, one.treated, one.value, *one.interval, *hidden)
 
 
 def shown(number: float) -> str:
