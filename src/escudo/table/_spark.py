@@ -267,13 +267,23 @@ def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[ND
     Where positions decide, the rows of each partition are counted before: the columns that are asked for stay with the
     workers meanwhile, in their memory or on their disks, so that the table is read once.
     """
+    parted = _parted(arrays.query, source)
+    if not grouping.by_position:
+        return _judged(arrays, parted, grouping, None)
+    parted = parted.persist()
+    try:
+        return _judged(arrays, parted, grouping, _lengths(parted))
+    finally:
+        parted.unpersist()
+
+
+def _judged(
+    arrays: Arrays, parted: Any, grouping: Grouping, lengths: dict[int, int] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return what the workers find of each group, given how many rows each partition has where positions decide."""
     from pyspark.sql import functions
 
     query = arrays.query
-    parted = _parted(query, source)
-    if grouping.by_position:
-        parted = parted.persist()
-    lengths = _lengths(parted) if grouping.by_position else None
     starts = None if lengths is None else {key: sum(lengths[k] for k in lengths if k < key) for key in lengths}
 
     def place(batches: Iterator[Any]) -> Iterator[Any]:
@@ -303,11 +313,7 @@ def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[ND
 
     types = ", ".join(["kind long", "rank long", *(f"v{place} double" for place in range(len(query.wanted)))])
     together = _mapped(parted, place, types).repartition(functions.col("kind"))
-    try:
-        answers = _mapped(together, judge, "kind long, found binary").collect()
-    finally:
-        if grouping.by_position:
-            parted.unpersist()
+    answers = _mapped(together, judge, "kind long, found binary").collect()
     groups = np.array([row[0] for row in answers], dtype=np.int64)
     found = [np.frombuffer(bytes(row[1]), dtype=np.int64) for row in answers]
     return groups, np.stack(found) if found else np.empty((0, 0), dtype=np.int64)  # a table may have no rows
