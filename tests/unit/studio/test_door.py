@@ -269,8 +269,8 @@ class TestRooms:
         (studio.home / "mylib.py").write_text("def count(rows, rng):\n    return sum(rows)\n")
         said = urllib.parse.urlencode({"mechanism": "mylib.py:count", "epsilon": "1"}).encode()
         assert visitor.send("POST", "/audits/start", said)[0] == 303
-        page = visitor.send("GET", "/audits")[2].decode()
-        number = max(int(found) for found in re.findall(r'data-job="(\d+)"', page))
+        page = visitor.send("GET", "/audits")[2].decode()  # while it runs, or with what it found
+        number = max(int(found) for found in re.findall(r'(?:data-job="|/pages/)(\d+)"', page))
         while (job := json.loads(visitor.send("GET", f"/api/jobs/{number}")[2]))["state"] == "running":
             time.sleep(0.2)
         assert job["state"] == "found", job
