@@ -22,6 +22,7 @@ from escudo.table._custodian import DRAFT_NOTES as DRAFT_NOTES
 from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
 from escudo.table._files import open_data, scan
 from escudo.table._linked import PREVIOUS as PREVIOUS
+from escudo.table._linked import Gathered as Gathered
 from escudo.table._linked import Histories as Histories
 from escudo.table._linked import HistoryRows as HistoryRows
 from escudo.table._linked import LinkedTable, PrivateTables

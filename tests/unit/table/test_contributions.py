@@ -16,7 +16,7 @@ import pytest
 from escudo.errors import InputError
 from escudo.table import _contributions
 from escudo.table._columns import Categorical, Column, Numeric
-from escudo.table._contributions import MEMORY_SETTING, Packing, by_person, kept, memory_for_rows
+from escudo.table._contributions import MEMORY_SETTING, Packing, PersonParts, kept, memory_for_rows
 from escudo.table._persons import PERSON, PERSON_NUMBER
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
@@ -112,7 +112,8 @@ def test_buckets_on_disk_keep_what_memory_keeps(engine: str, text: bool, monkeyp
 def test_one_person_of_very_many_rows_is_not_parted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_contributions, "memory_for_rows", lambda: 100)
     rows = pl.DataFrame({PERSON: [1] * 900, PERSON_NUMBER: [17] * 900, "w0": range(900)})
-    assert sum(part.height for part in by_person([rows], lambda part: part)) == 900
+    with PersonParts([rows]) as parts:
+        assert [part.height for part in parts] == [part.height for part in parts] == [900]
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "²"])
@@ -147,7 +148,7 @@ def status(fd):
     except OSError:
         return None
 
-list(_contributions.by_person(rows(), lambda part: part))
+_contributions.PersonParts(rows())
 """
 
 
