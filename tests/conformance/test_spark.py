@@ -26,6 +26,8 @@ from conformance import test_linked_engines as linked_engines
 from escudo.causal import CausalGraph
 from escudo.cli import app
 from escudo.errors import InputError
+from escudo.learning import day_counts
+from escudo.synthesis import clinic
 from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, open_data
 from escudo.utility import evaluate_privately
 from unit.table import test_iceberg as iceberg
@@ -108,14 +110,51 @@ def test_spark_works_out_differences_of_columns(session: Any) -> None:
             np.testing.assert_array_equal(counts, wanted, err_msg=unit)
 
 
-def test_linked_tables_of_spark_count_as_those_of_polars(session: Any) -> None:
-    """All tables in Spark, then one of them; with keys of text, whose order is that of characters."""
+def test_linked_tables_of_spark_count_as_those_of_polars(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table in Spark, with keys of text, whose order is that of characters; then all of them, on the workers."""
     here = linked_engines.frames()
     texts = {name: linked_engines.FRAMES["polars text keys"](frame) for name, frame in here.items()}
-    spark = {name: _frame(session, frame).cache() for name, frame in here.items()}
-    linked_engines.assert_counts(PrivateTables(spark, linked_engines.SCHEMA))
     mixed = {**texts, "visits": _frame(session, texts["visits"])}
     linked_engines.assert_counts(PrivateTables(mixed, linked_engines.SCHEMA))
+    monkeypatch.setattr(_spark, "spark_packed", None)  # what hands rows to the driver
+    before = {*session._jsc.getPersistentRDDs()}
+    dated = here["visits"].with_columns(
+        pl.col("date").cast(pl.Datetime).dt.offset_by("23h").dt.replace_time_zone("UTC")
+    )
+    every = {**here, "visits": dated}  # days are those of UTC
+    linked_engines.assert_counts(
+        PrivateTables({name: _frame(session, frame) for name, frame in every.items()}, linked_engines.SCHEMA)
+    )
+    monkeypatch.setattr(_spark, "_MOST_BYTES", 1)  # then sums are merged on the workers, too
+    linked_engines.assert_counts(
+        PrivateTables({name: _frame(session, frame) for name, frame in texts.items()}, linked_engines.SCHEMA)
+    )
+    assert {*session._jsc.getPersistentRDDs()} == before  # what was kept on the workers is gone
+
+
+def test_what_is_asked_of_linked_tables_of_spark_is_answered_by_its_workers(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release, a discovery, an effect, figures, days for a schema, as polars gives them; the driver gets sums."""
+    made = clinic(60, seed=3)
+    frames = {name: _frame(session, frame) for name, frame in made.frames.items()}
+    for way in ("toPandas", "toArrow", "toLocalIterator"):
+        monkeypatch.setattr(type(frames["visits"]), way, None)
+    here, there = (PrivateTables(each, made.schema, people=60) for each in (made.frames, frames))
+    terms: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "seed": 1}
+
+    def answers(tables: PrivateTables) -> list[str]:
+        model = escudo.synthesize(tables, graph=made.graph, **terms)
+        drawn = model.sample(20, seed=1)
+        figures = evaluate_privately(tables, drawn, epsilon=1.0, seed=1)
+        found = escudo.discover(tables, **terms)
+        asked = ("visits.treat@prev", "visits.severity")
+        effect = escudo.effect_of(tables, *asked, graph=made.graph, outcome_level="severe", **terms)
+        return [str(drawn), str(figures.to_json()), str(found.graph), str(effect.to_json())]
+
+    assert answers(there) == answers(here)
+    days, wanted = (day_counts(each, made.schema) for each in (frames, made.frames))
+    np.testing.assert_equal(days, wanted)
 
 
 def test_spark_streams_cells_numbers_and_days(session: Any) -> None:

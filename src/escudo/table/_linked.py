@@ -606,19 +606,20 @@ class Gathering:
         for name, value in zip(("schema", "whole", "whole_rows"), state, strict=True):
             object.__setattr__(self, name, value)
 
-    def types(self, table: str | None = None) -> dict[str, Any]:
+    def types(self, table: str | None = None) -> pl.Schema:
         """Return the columns of packed rows with their types: of one table, or of all of them under the same names."""
         import polars as pl
 
         key = pl.Int64 if self.whole else pl.String
         if table is not None:
             row = {_ROW: pl.Int64 if table in self.whole_rows else pl.String} if self._row_key(table) else {}
-            return {PERSON: key, _DAY: pl.Int64, **row, **dict.fromkeys(self.packings[table].names, pl.Int64)}
+            words = dict.fromkeys(self.packings[table].names, pl.Int64)
+            return pl.Schema({PERSON: key, _DAY: pl.Int64, **row, **words})
         keyed = {name for name in self.schema.tables if self._row_key(name)}
         row = {_ROW: pl.Int64 if keyed <= self.whole_rows else pl.String} if keyed else {}
-        words = max((packing.names for packing in self.packings.values()), key=len)
-        where = {PERSON: key, PERSON_NUMBER: pl.Int64, _TABLE: pl.Int32}
-        return {**where, _DAY: pl.Int64, **row, **dict.fromkeys(words, pl.Int64)}
+        names: list[str] = max((packing.names for packing in self.packings.values()), key=len)
+        words = dict.fromkeys(names, pl.Int64)
+        return pl.Schema({PERSON: key, PERSON_NUMBER: pl.Int64, _TABLE: pl.Int32, _DAY: pl.Int64, **row, **words})
 
     def _row_key(self, table: str) -> str | None:
         _, *row_keys = self.schema.reading(table).keys
@@ -926,8 +927,8 @@ def _rows(
     owner, day = owner[kept], day[kept]
     person = owners.person[owner] if child.parent else owner
     count = np.bincount(owner, minlength=size).astype(np.int32)
-    whose = HistoryRows(person, nth, count, found, owner if child.parent else None)
-    return whose, _Owners.of_rows(person, day, None if child.key is None else rows[_ROW])
+    history = HistoryRows(person, nth, count, found, owner if child.parent else None)
+    return history, _Owners.of_rows(person, day, None if child.key is None else rows[_ROW])
 
 
 def _by_key(kind: pl.DataType) -> list[pl.Expr]:

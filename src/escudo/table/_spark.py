@@ -297,7 +297,7 @@ def spark_together(
     from pyspark.sql import functions
 
     kinds = gathering.types()
-    words = {pl.String: "string", pl.Int32: "int", pl.Int64: "long"}
+    words: dict[Any, str] = {pl.String: "string", pl.Int32: "int", pl.Int64: "long"}
     types = ", ".join(f"{name} {words[kind]}" for name, kind in kinds.items())
 
     def packed(table: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
