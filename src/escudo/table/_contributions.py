@@ -195,6 +195,27 @@ def _named(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(rows[PERSON].is_not_null()) if rows[PERSON].null_count() else rows
 
 
+def held(batches: Iterable[NDArray[Any]], none: NDArray[Any]) -> NDArray[Any]:
+    """Return batches of rows as one array: in memory, or beyond the setting mapped from a file that has no name.
+
+    Args:
+        batches: The rows, some at a time.
+        none: No rows, in the type and with the columns that all of them have.
+    """
+    waiting, room = [none], memory_for_rows()
+    with tempfile.TemporaryFile() as file:
+        for batch in batches:
+            waiting.append(np.ascontiguousarray(batch, dtype=none.dtype))
+            if file.tell() or sum(rows.nbytes for rows in waiting) > room:
+                file.writelines(rows.data for rows in waiting if rows.size)
+                waiting.clear()
+        if not file.tell():
+            return np.concatenate(waiting)
+        file.flush()
+        # The file is there as long as the array is.
+        return np.asarray(np.memmap(file, none.dtype, "r")).reshape(-1, none.shape[1])
+
+
 class PersonParts:
     """Packed rows in parts that hold all rows of each person in them, to be gone through as often as wanted.
 
