@@ -423,6 +423,30 @@ def test_a_url_names_data_of_spark_for_every_command(session: Any, tmp_path: Pat
     assert isinstance(CliRunner().invoke(app, ["doctor", "--spark", "yarn"]).exception, InputError)
 
 
+def test_what_the_custodian_asks_takes_data_of_spark(session: Any, tmp_path: Path) -> None:
+    """A draft, a check, an evaluation and an attack, by ``--engine spark``, say what they say of the same file here."""
+    frame, schema = spark_cluster.clinic(300)
+    data, described, made = (str(tmp_path / name) for name in ("visits.parquet", "visits.toml", "made.parquet"))
+    frame.write_parquet(data)
+    frame.sample(fraction=1.0, with_replacement=True, seed=1).write_parquet(made)
+    schema.write(Path(described))
+    told = ["--schema", described, "--seed", "1", "--jobs", "1", "--json"]
+    few = ["--targets", "1", "--choose", "random", "--shadows", "2", "--trials", "2"]
+    for asked in (
+        ["schema", "check", data, "--schema", described, "--json"],
+        ["evaluate", data, data, made, "--target", "ill", "--learner", "logistic", *told],
+        ["attack", data, "--generator", "independent", "--epsilon", "1", *few, *told],
+    ):
+        spark, here = (CliRunner().invoke(app, [*asked, "--engine", engine]) for engine in ("spark", "polars"))
+        assert spark.exit_code == here.exit_code == 0, (asked, spark.output, here.output)
+        assert json.loads(spark.stdout) == json.loads(here.stdout), asked
+    for engine in ("spark", "polars"):
+        out = ["--out", str(tmp_path / f"{engine}.toml"), "--engine", engine]
+        assert CliRunner().invoke(app, ["schema", "draft", data, *out]).exit_code == 0
+    drafts = [Schema.read(tmp_path / f"{engine}.toml").to_dict() for engine in ("spark", "polars")]
+    assert drafts[0] == drafts[1]
+
+
 # ---- a standalone cluster
 
 
