@@ -119,7 +119,7 @@ def test_linked_tables_of_spark_count_as_those_of_polars(session: Any, monkeypat
     monkeypatch.setattr(_spark, "spark_packed", None)  # what hands rows to the driver
     before = {*session._jsc.getPersistentRDDs()}
     dated = here["visits"].with_columns(
-        pl.col("date").cast(pl.Datetime).dt.offset_by("23h").dt.replace_time_zone("UTC")
+        pl.col("date").cast(pl.Datetime).dt.offset_by("2h").dt.replace_time_zone("UTC")
     )
     every = {**here, "visits": dated}  # days are those of UTC
     linked_engines.assert_counts(
