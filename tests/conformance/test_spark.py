@@ -118,9 +118,7 @@ def test_linked_tables_of_spark_count_as_those_of_polars(session: Any, monkeypat
     linked_engines.assert_counts(PrivateTables(mixed, linked_engines.SCHEMA))
     monkeypatch.setattr(_spark, "spark_packed", None)  # what hands rows to the driver
     before = {*session._jsc.getPersistentRDDs()}
-    dated = here["visits"].with_columns(
-        pl.col("date").cast(pl.Datetime).dt.offset_by("2h").dt.replace_time_zone("UTC")
-    )
+    dated = here["visits"].with_columns(pl.col("date").cast(pl.Datetime).dt.offset_by("2h").dt.replace_time_zone("UTC"))
     every = {**here, "visits": dated}  # days are those of UTC
     linked_engines.assert_counts(
         PrivateTables({name: _frame(session, frame) for name, frame in every.items()}, linked_engines.SCHEMA)
@@ -430,10 +428,17 @@ def test_what_the_custodian_asks_takes_data_of_spark(session: Any, tmp_path: Pat
     frame.write_parquet(data)
     frame.sample(fraction=1.0, with_replacement=True, seed=1).write_parquet(made)
     schema.write(Path(described))
+    people = clinic(40, seed=1)
+    people.schema.write(tmp_path / "clinic.toml")
+    tables = [str(tmp_path / f"{name}.parquet") for name in ("patients", "visits_of_people")]
+    for path, one in zip(tables, people.frames.values(), strict=True):
+        one.write_parquet(path)
+    named = [tables[0], f"visits={tables[1]}"]
     told = ["--schema", described, "--seed", "1", "--jobs", "1", "--json"]
     few = ["--targets", "1", "--choose", "random", "--shadows", "2", "--trials", "2"]
     for asked in (
         ["schema", "check", data, "--schema", described, "--json"],
+        ["schema", "check", *named, "--schema", str(tmp_path / "clinic.toml"), "--json"],
         ["evaluate", data, data, made, "--target", "ill", "--learner", "logistic", *told],
         ["attack", data, "--generator", "independent", "--epsilon", "1", *few, *told],
     ):
@@ -502,7 +507,7 @@ class Cluster:
 
 
 def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: Any, tmp_path: Path) -> None:
-    """Then the other one reads a Delta table, and a release, a discovery, a direction and an effect are asked of it."""
+    """Then the other one reads Delta and linked tables, and is asked a release, a discovery, a direction, an effect."""
     pytest.importorskip("deltalake", reason="deltalake is not installed")
     spark_cluster.clinic()[0].write_delta(str(tmp_path / "visits"))
     cluster = Cluster(tmp_path)
@@ -527,4 +532,6 @@ def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: A
     assert len(list(tmp_path.glob("began-*"))) > 4  # what was lost was begun again
     rows, described = spark_cluster.clinic()
     assert counted["answers"] == json.loads(json.dumps(spark_cluster.answers(rows, described)))
+    made = clinic(200, seed=1)
+    assert counted["linked"] == spark_cluster.linked(made.frames, made.schema)
     assert counted["delta"] == PrivateTable(rows, described).counts(["smoke", "ill"]).tolist()
