@@ -50,6 +50,7 @@ from escudo.table import (
     Categorical,
     ChildTable,
     Column,
+    Histories,
     Level,
     LinkedSchema,
     Numeric,
@@ -611,14 +612,18 @@ def day_counts(frames: Mapping[str, object], schema: LinkedSchema) -> dict[str, 
             for child in schema.children
         ),
     )
-    found = {}
-    for name, rows in PrivateTables(frames, grid).histories().rows.items():
-        if schema.child(name).order is None:
-            continue
-        chosen = {START: _middle(rows.person, rows.number == 1), GAP: _middle(rows.person, rows.number > 1)}
-        counts = [np.bincount(rows.codes[key][mine], minlength=len(_DAYS) - 1) for key, mine in chosen.items()]
-        found[name] = (counts[0], counts[1])
-    return found
+    timed = [child.name for child in schema.children if child.order is not None]
+
+    def counted(people: Histories) -> Integers:
+        found = np.zeros((len(timed), 2, len(_DAYS) - 1), dtype=np.int64)
+        for rows, counts in zip(map(people.rows.__getitem__, timed), found, strict=True):
+            chosen = {START: _middle(rows.person, rows.number == 1), GAP: _middle(rows.person, rows.number > 1)}
+            for each, (key, mine) in zip(counts, chosen.items(), strict=True):
+                each += np.bincount(rows.codes[key][mine], minlength=len(_DAYS) - 1)
+        return found
+
+    with PrivateTables(frames, grid).gathered(once=True) as everybody:
+        return {name: (first, later) for name, (first, later) in zip(timed, everybody.summed(counted), strict=True)}
 
 
 def _middle(person: NDArray[Any], among: NDArray[np.bool_]) -> Integers:

@@ -1,8 +1,8 @@
 """A count on a standalone cluster, as a program of its own: two workers are running, and one may be lost meanwhile.
 
 ``python spark_cluster.py MASTER FOLDER`` counts a table whose partitions wait for the file ``go`` in FOLDER and leave
-one file each there when they begin. Then it asks four questions, and counts the Delta table ``visits`` in FOLDER. It
-prints counts and answers as JSON.
+one file each there when they begin. Then it asks four questions, counts linked tables, and the Delta table ``visits`` in
+FOLDER. It prints counts and answers as JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,17 @@ import polars as pl
 
 import escudo
 from escudo.causal import CausalGraph
-from escudo.table import Categorical, Numeric, PrivateTable, Schema, open_data
+from escudo.synthesis import clinic as clinic_of_people
+from escudo.table import (
+    Categorical,
+    LinkedSchema,
+    LinkedTable,
+    Numeric,
+    PrivateTable,
+    PrivateTables,
+    Schema,
+    open_data,
+)
 
 ROWS = 40_000
 SCHEMA = Schema((Categorical("kind", ["a", "b", "c"], missing=True), Numeric("size", 0, 40_000, 8)))
@@ -64,6 +74,16 @@ def answers(frame: Any, schema: Schema) -> list[Any]:
     return [model.sample(50, seed=2).rows(), str(found.graph), str(way.to_json()), str(effect.to_json())]
 
 
+def linked(frames: Mapping[str, Any], schema: LinkedSchema) -> list[Any]:
+    """Return counts of people with their visits."""
+    after = ("visits.severity@prev", "visits.severity", "visits.gap", "patients.smoke")
+    tables = [
+        LinkedTable(view="people", columns=("patients.smoke", "visits.count")),
+        LinkedTable(view="next", table="visits", columns=after),
+    ]
+    return [counts.tolist() for counts in PrivateTables(frames, schema).counts(tables)]
+
+
 def main(master: str, folder: Path) -> None:
     from pyspark.sql import SparkSession
 
@@ -94,6 +114,9 @@ def main(master: str, folder: Path) -> None:
         counted[unit] = [table.tolist() for table in PrivateTable(frame, schema).counts(TABLES)]
     rows, described = clinic()
     counted["answers"] = answers(session.createDataFrame(rows.to_arrow()), described)
+    made = clinic_of_people(200, seed=1)
+    several = {name: session.createDataFrame(frame.to_arrow()) for name, frame in made.frames.items()}
+    counted["linked"] = linked(several, made.schema)
     visits = open_data(f"{master}{folder}/visits", described)
     counted["delta"] = PrivateTable(visits, described).counts(["smoke", "ill"]).tolist()
     print(json.dumps(counted), flush=True)

@@ -26,6 +26,8 @@ from conformance import test_linked_engines as linked_engines
 from escudo.causal import CausalGraph
 from escudo.cli import app
 from escudo.errors import InputError
+from escudo.learning import day_counts
+from escudo.synthesis import clinic
 from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, open_data
 from escudo.utility import evaluate_privately
 from unit.table import test_iceberg as iceberg
@@ -108,14 +110,49 @@ def test_spark_works_out_differences_of_columns(session: Any) -> None:
             np.testing.assert_array_equal(counts, wanted, err_msg=unit)
 
 
-def test_linked_tables_of_spark_count_as_those_of_polars(session: Any) -> None:
-    """All tables in Spark, then one of them; with keys of text, whose order is that of characters."""
+def test_linked_tables_of_spark_count_as_those_of_polars(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table in Spark, with keys of text, whose order is that of characters; then all of them, on the workers."""
     here = linked_engines.frames()
     texts = {name: linked_engines.FRAMES["polars text keys"](frame) for name, frame in here.items()}
-    spark = {name: _frame(session, frame).cache() for name, frame in here.items()}
-    linked_engines.assert_counts(PrivateTables(spark, linked_engines.SCHEMA))
     mixed = {**texts, "visits": _frame(session, texts["visits"])}
     linked_engines.assert_counts(PrivateTables(mixed, linked_engines.SCHEMA))
+    monkeypatch.setattr(_spark, "spark_packed", None)  # what hands rows to the driver
+    before = {*session._jsc.getPersistentRDDs()}
+    dated = here["visits"].with_columns(pl.col("date").cast(pl.Datetime).dt.offset_by("2h").dt.replace_time_zone("UTC"))
+    every = {**here, "visits": dated}  # days are those of UTC
+    linked_engines.assert_counts(
+        PrivateTables({name: _frame(session, frame) for name, frame in every.items()}, linked_engines.SCHEMA)
+    )
+    monkeypatch.setattr(_spark, "_MOST_BYTES", 1)  # then sums are merged on the workers, too
+    linked_engines.assert_counts(
+        PrivateTables({name: _frame(session, frame) for name, frame in texts.items()}, linked_engines.SCHEMA)
+    )
+    assert {*session._jsc.getPersistentRDDs()} == before  # what was kept on the workers is gone
+
+
+def test_what_is_asked_of_linked_tables_of_spark_is_answered_by_its_workers(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release, a discovery, an effect, figures, days for a schema, as polars gives them; the driver gets sums."""
+    made = clinic(60, seed=3)
+    frames = {name: _frame(session, frame) for name, frame in made.frames.items()}
+    for way in ("toPandas", "toArrow", "toLocalIterator"):
+        monkeypatch.setattr(type(frames["visits"]), way, None)
+    here, there = (PrivateTables(each, made.schema, people=60) for each in (made.frames, frames))
+    terms: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "seed": 1}
+
+    def answers(tables: PrivateTables) -> list[str]:
+        model = escudo.synthesize(tables, graph=made.graph, **terms)
+        drawn = model.sample(20, seed=1)
+        figures = evaluate_privately(tables, drawn, epsilon=1.0, seed=1)
+        found = escudo.discover(tables, **terms)
+        asked = ("visits.treat@prev", "visits.severity")
+        effect = escudo.effect_of(tables, *asked, graph=made.graph, outcome_level="severe", **terms)
+        return [str(drawn), str(figures.to_json()), str(found.graph), str(effect.to_json())]
+
+    assert answers(there) == answers(here)
+    days, wanted = (day_counts(each, made.schema) for each in (frames, made.frames))
+    np.testing.assert_equal(days, wanted)
 
 
 def test_spark_streams_cells_numbers_and_days(session: Any) -> None:
@@ -384,6 +421,37 @@ def test_a_url_names_data_of_spark_for_every_command(session: Any, tmp_path: Pat
     assert isinstance(CliRunner().invoke(app, ["doctor", "--spark", "yarn"]).exception, InputError)
 
 
+def test_what_the_custodian_asks_takes_data_of_spark(session: Any, tmp_path: Path) -> None:
+    """A draft, a check, an evaluation and an attack, by ``--engine spark``, say what they say of the same file here."""
+    frame, schema = spark_cluster.clinic(300)
+    data, described, made = (str(tmp_path / name) for name in ("visits.parquet", "visits.toml", "made.parquet"))
+    frame.write_parquet(data)
+    frame.sample(fraction=1.0, with_replacement=True, seed=1).write_parquet(made)
+    schema.write(Path(described))
+    people = clinic(40, seed=1)
+    people.schema.write(tmp_path / "clinic.toml")
+    tables = [str(tmp_path / f"{name}.parquet") for name in ("patients", "visits_of_people")]
+    for path, one in zip(tables, people.frames.values(), strict=True):
+        one.write_parquet(path)
+    named = [tables[0], f"visits={tables[1]}"]
+    told = ["--schema", described, "--seed", "1", "--jobs", "1", "--json"]
+    few = ["--targets", "1", "--choose", "random", "--shadows", "2", "--trials", "2"]
+    for asked in (
+        ["schema", "check", data, "--schema", described, "--json"],
+        ["schema", "check", *named, "--schema", str(tmp_path / "clinic.toml"), "--json"],
+        ["evaluate", data, data, made, "--target", "ill", "--learner", "logistic", *told],
+        ["attack", data, "--generator", "independent", "--epsilon", "1", *few, *told],
+    ):
+        spark, here = (CliRunner().invoke(app, [*asked, "--engine", engine]) for engine in ("spark", "polars"))
+        assert spark.exit_code == here.exit_code == 0, (asked, spark.output, here.output)
+        assert json.loads(spark.stdout) == json.loads(here.stdout), asked
+    for engine in ("spark", "polars"):
+        out = ["--out", str(tmp_path / f"{engine}.toml"), "--engine", engine]
+        assert CliRunner().invoke(app, ["schema", "draft", data, *out]).exit_code == 0
+    drafts = [Schema.read(tmp_path / f"{engine}.toml").to_dict() for engine in ("spark", "polars")]
+    assert drafts[0] == drafts[1]
+
+
 # ---- a standalone cluster
 
 
@@ -439,7 +507,7 @@ class Cluster:
 
 
 def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: Any, tmp_path: Path) -> None:
-    """Then the other one reads a Delta table, and a release, a discovery, a direction and an effect are asked of it."""
+    """Then the other one reads Delta and linked tables, and is asked a release, a discovery, a direction, an effect."""
     pytest.importorskip("deltalake", reason="deltalake is not installed")
     spark_cluster.clinic()[0].write_delta(str(tmp_path / "visits"))
     cluster = Cluster(tmp_path)
@@ -464,4 +532,6 @@ def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: A
     assert len(list(tmp_path.glob("began-*"))) > 4  # what was lost was begun again
     rows, described = spark_cluster.clinic()
     assert counted["answers"] == json.loads(json.dumps(spark_cluster.answers(rows, described)))
+    made = clinic(200, seed=1)
+    assert counted["linked"] == spark_cluster.linked(made.frames, made.schema)
     assert counted["delta"] == PrivateTable(rows, described).counts(["smoke", "ill"]).tolist()

@@ -13,12 +13,14 @@ import pytest
 import escudo
 from escudo.causal import CausalGraph
 from escudo.privacy import Passes
-from escudo.table import PrivateTable, Schema, _rows
+from escudo.synthesis import clinic
+from escudo.table import PrivateTable, PrivateTables, Schema, _linked, _rows
 from escudo.table._frames import stream
 
 ROWS = 2000
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "seed": 1}
 GRAPH = CausalGraph.parse("digraph {smoke -> ill -> dose; late}")
+CLINIC = clinic(80, seed=1)
 TRIPLES = "each round in which triples of columns may be picked"
 
 
@@ -106,6 +108,33 @@ def test_a_verb_reads_the_rows_as_often_as_its_plan_says(
     assert sum(read) == 0
     operation(table, *arguments, **terms)
     assert passes.least <= sum(read) <= passes.most
+
+
+NEXT = ("visits.treat@prev", "visits.severity")
+LINKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], int]] = {
+    "a release": (escudo.synthesize, (CLINIC.graph,), BUDGET, 1),
+    "a graph": (escudo.discover, (), BUDGET, 1),
+    "a graph to be found first": (escudo.synthesize, ("discover",), BUDGET, 2),
+    "an effect": (escudo.effect_of, NEXT, BUDGET | {"graph": CLINIC.graph, "outcome_level": "severe"}, 1),
+}
+
+
+@pytest.mark.parametrize("verb", LINKED)
+def test_a_verb_reads_linked_tables_as_often_as_its_plan_says(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    operation, arguments, terms, passes = LINKED[verb]
+    tables = PrivateTables(CLINIC.frames, CLINIC.schema, people=80)
+    read: list[int] = []
+
+    def spy(frame: Any, size: int) -> Any:
+        for piece in stream(frame, size):
+            read.append(piece.height)
+            yield piece
+
+    monkeypatch.setattr(_linked, "stream", spy)
+    assert escudo.plan(operation, tables, *arguments, **terms).passes == Passes(passes)
+    assert read == []
+    operation(tables, *arguments, **terms)
+    assert sum(read) == passes * sum(frame.height for frame in CLINIC.frames.values())
 
 
 def test_a_plan_says_it_in_words_in_html_and_in_json() -> None:

@@ -13,7 +13,8 @@ bounds are those of one table (:mod:`escudo.attacks._attack`); what differs is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -268,23 +269,23 @@ class _MovedTables:
     def __init__(self, rows: RowsWithRecord):
         self._rows = rows
 
-    def histories(self) -> _MovedTables:
-        """Return what counts."""
-        return self
+    @contextmanager
+    def gathered(self) -> Iterator[_MovedTables]:
+        """Give what counts."""
+        yield self
 
-    def counts(self, table: LinkedTable) -> NDArray[np.int64]:
-        """Return counts as :meth:`Histories.counts` does."""
-        key: Any = table
+    def counts(self, tables: Sequence[LinkedTable]) -> list[NDArray[np.int64]]:
+        """Return counts as :meth:`PrivateTables.counts` does."""
         shared: dict[Any, Any] = self._rows.counted
-        if key not in shared:
-            rest = cast(People, self._rows.rest)
-            shared[key] = rest.histories.of_people(rest.places).counts(table)
-        found: NDArray[np.int64] = shared[key]
-        record = self._rows.record
-        if record is None:
-            return found
-        own = cast(People, record)
-        return found + own.histories.of_people(own.places).counts(table)
+        rest = cast(People, self._rows.rest)
+        if absent := [table for table in tables if table not in shared]:
+            others = rest.histories.of_people(rest.places)
+            shared |= {table: others.counts(table) for table in absent}
+        if self._rows.record is None:
+            return [shared[table] for table in tables]
+        record = cast(People, self._rows.record)
+        own = record.histories.of_people(record.places)
+        return [shared[table] + own.counts(table) for table in tables]
 
 
 class _CallableOfFrames:

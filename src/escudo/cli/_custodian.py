@@ -15,7 +15,7 @@ import typer
 
 from escudo.cli._console import Answer, Filed, JsonFlag, console, plain_table
 from escudo.cli._linked import evaluate_linked, linked_schema, opened_tables
-from escudo.cli._options import More, by_name, command, without_secrets
+from escudo.cli._options import Engine, More, by_name, command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,6 +74,7 @@ class EvaluateOptions:
         ),
     ] = None
     most_rows: Annotated[int, typer.Option(min=10, help="The most rows that a learner sees.")] = 5000
+    engine: Engine = None
     model: Annotated[
         Path | None,
         typer.Option(
@@ -121,7 +122,7 @@ def evaluate(asked: EvaluateOptions) -> Filed:
     model = asked.model
     if asked.release is not None and asked.reference is not None and model is None:
         model = asked.release / "model"
-    real, tested = _read_rows(asked.real_train, described), _read_rows(asked.real_test, described)
+    real, tested = (_read_rows(rows, described, asked.engine) for rows in (asked.real_train, asked.real_test))
     usual = replace(described, delimiter=None, encoding="utf-8", decimal=".")  # text as escudo writes it
     made = [_read_rows(path, described, written=usual) for path in files]
     found = run(
@@ -189,12 +190,13 @@ def _evaluated(asked: EvaluateOptions) -> tuple[list[str], Schema]:
     return [str(release / "synthetic.parquet")], released
 
 
-def _read_rows(data: str, schema: Schema, *, written: Schema | None = None) -> Rows:
+def _read_rows(data: str, schema: Schema, engine: str | None = None, *, written: Schema | None = None) -> Rows:
     """Read the rows of a file or a database; an error says which it is about, and no password.
 
     Args:
         data: What was named.
         schema: What the rows are.
+        engine: What reads files.
         written: What says how a text file is written, if it is not the schema.
     """
     from escudo.errors import InputError, SchemaError
@@ -203,7 +205,7 @@ def _read_rows(data: str, schema: Schema, *, written: Schema | None = None) -> R
 
     name = without_secrets(data)
     try:
-        return Rows.read(open_data(data, written or schema), schema, argument=f"'{name}'")
+        return Rows.read(open_data(data, written or schema, engine=engine), schema, argument=f"'{name}'")
     except (InputError, SchemaError) as error:  # of these two kinds, not of those that say where in a file
         if type(error) not in (InputError, SchemaError) or name in str(error):
             raise
@@ -268,6 +270,7 @@ class AttackOptions:
 
     data: Annotated[str, typer.Argument(metavar="DATA", help="The private rows: CSV, TSV, Parquet, Arrow or NDJSON.")]
     more: More = None
+    engine: Engine = None
     release: Annotated[
         Path | None,
         _of_release("Attack the generator of this release, with its schema, graph and budget"),
@@ -343,9 +346,9 @@ def attack(asked: AttackOptions) -> Filed:
         raise InputError("several tables were given, and the schema describes one; see [linked] in the documentation.")
     described, terms = _attacked(asked, of_people)
     if isinstance(described, LinkedSchema):
-        private: Any = opened_tables([asked.data, *(asked.more or [])], described)
+        private: Any = opened_tables([asked.data, *(asked.more or [])], described, asked.engine)
     else:
-        private = open_data(asked.data, described)
+        private = open_data(asked.data, described, engine=asked.engine)
     found = run(
         terms.pop("generator"),
         private,

@@ -64,6 +64,7 @@ class DraftOptions:
     decimal: Annotated[
         str | None, typer.Option(help="Before decimals in a CSV or TSV file: . or , Recognised if left out.")
     ] = None
+    engine: Engine = None
     out: _Out = None
     force: _Force = False
 
@@ -90,12 +91,12 @@ def draft(asked: DraftOptions) -> Answer:
         if any(value is not None for value in written.values()):
             raise InputError("of linked tables, how files are written is recognised; change it in the schema.")
         files = named_data([data, *more])
-        together = draft_linked({name: _opened(one) for name, one in files.items()}, people)
+        together = draft_linked({name: _opened(one, asked.engine) for name, one in files.items()}, people)
         with _readable_by(0o600):
             return _written(together, out, CUSTODIAN_ONLY, how_to_confirm([data, *more], out), force=asked.force)
     if asked.delimiter in ("tab", "\\t"):
         written["delimiter"] = "\t"
-    schema = draft_schema(_opened(data), **written)
+    schema = draft_schema(_opened(data, asked.engine), **written)
     found = [note for note in schema.notes if note not in DRAFT_NOTES]
     with _readable_by(0o600):
         return _written(schema, out, CUSTODIAN_ONLY, *found, _how_to_confirm(data, out), force=asked.force)
@@ -187,7 +188,7 @@ def _learnt(asked: LearnOptions, given: Schema | None, account: Account | None) 
 
     if asked.more or asked.most:
         raise InputError("several tables, and --most, are for linked tables, whose schema --schema names.")
-    start = outline(_opened(asked.data)) if given is None else given
+    start = outline(_opened(asked.data, asked.engine)) if given is None else given
     frame = open_data(asked.data, start, engine=asked.engine)
     return learn_schema(frame, start, **asked.terms(account), public_rows=asked.public_rows)
 
@@ -218,6 +219,7 @@ def check(
     more: More = None,
     *,
     schema: Annotated[Path, typer.Option("--schema", "-s", help="The schema to compare with.")],
+    engine: Engine = None,
 ) -> Answer:
     """Compare data with a schema, for the custodian's eyes only: exact shares, without any protection.
 
@@ -234,12 +236,12 @@ def check(
             raise InputError(
                 f"the schema describes {missing[0]!r}, which was not given; say NAME=FILE if it is called otherwise."
             )
-        together = check_linked({name: _opened(files[name]) for name in described.tables}, described)
+        together = check_linked({name: _opened(files[name], engine) for name in described.tables}, described)
         wrong = ViolationError("the tables do not fit the schema. " + " ".join(together.problems))
         return Answer(together.to_dict(), print_check(together, _print_check), wrong if together.problems else None)
     if more:
         raise InputError("several tables were given, and the schema describes one.")
-    report = check_schema(_opened(data), Schema.read(schema))
+    report = check_schema(_opened(data, engine), Schema.read(schema))
     problem = ViolationError("the table does not fit the schema. " + " ".join(report.problems))
     return Answer(report.to_dict(), lambda console: _print_check(console, report), problem if report.problems else None)
 
@@ -421,11 +423,11 @@ def _changed(schema: Schema | LinkedSchema, out: Path, notes: Sequence[str]) -> 
     return Answer(payload, "\n".join((*notes, f"Wrote {out}: {number_of(len(schema), 'column')}, {state}.")))
 
 
-def _opened(data: str) -> Any:  # Any: a frame of any engine, or the path of a file, which is read as it is written
-    """Return a table in a database, opened; a file by its path."""
+def _opened(data: str, engine: str | None) -> Any:  # Any: a frame of any engine, or the path of a file
+    """Return a table in a database or by another engine, opened; a file by its path, to be read as it is written."""
     from escudo.table import open_data
 
-    return open_data(data) if "://" in data else data
+    return open_data(data, engine=engine) if "://" in data or engine not in (None, "polars") else data
 
 
 def _how_to_confirm(data: str, out: Path | None) -> str:

@@ -39,13 +39,13 @@ from escudo.discovery._discrete import PreparedDiscrete, design_of
 from escudo.discovery._linked_effect import flat_columns
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, GaussianEvent, Neighbours, Plan, calibrate
+from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, calibrate
 from escudo.table import (
     COUNT,
     GAP,
     NUMBER,
     PREVIOUS,
-    Histories,
+    Gathered,
     LinkedSchema,
     LinkedTable,
     PrivateTables,
@@ -165,12 +165,12 @@ class _Part:
 class _Voices:
     """Everybody's rows as one table that counts voices, in steps."""
 
-    def __init__(self, histories: Histories, view: LinkedTable, neighbours: Neighbours):
-        self._histories, self._view, self.neighbours = histories, view, neighbours
+    def __init__(self, everybody: Gathered, view: LinkedTable, neighbours: Neighbours):
+        self._everybody, self._view, self.neighbours = everybody, view, neighbours
 
     def counts(self, columns: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
         """Return count tables."""
-        return [self._histories.counts(replace(self._view, columns=tuple(names))) for names in columns]
+        return self._everybody.counts([replace(self._view, columns=tuple(names)) for names in columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,17 +197,22 @@ class PreparedLinkedGraph:
         )
 
     @property
+    def passes(self) -> Passes:
+        """How often the rows are read."""
+        return Passes(1)
+
+    @property
     def purpose(self) -> str:
         """Why, for the account."""
         return f"discover ({self.plan.name})"
 
     def run(self, table: PrivateTables, purse: Purse) -> Discovery:
         """Measure what the plan shows, search, and put the graphs together."""
-        histories = table.histories()
         found = []
-        for part in self.parts:
-            voices = cast(Any, _Voices(histories, part.view, part.method.design.neighbours))
-            found.append(part.method.find(voices, purse))
+        with table.gathered() as everybody:
+            for part in self.parts:
+                voices = cast(Any, _Voices(everybody, part.view, part.method.design.neighbours))
+                found.append(part.method.find(voices, purse))
         return self._joined(found, purse)
 
     def _joined(self, found: Sequence[Discovery], purse: Purse) -> Discovery:

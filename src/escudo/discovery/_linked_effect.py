@@ -60,7 +60,7 @@ from escudo.discovery._effect_of import EffectQuestion, PreparedEffect
 from escudo.discovery._treatment import TreatmentEffect
 from escudo.errors import GraphError, InputError, NotIdentifiableError
 from escudo.mechanisms import Purse
-from escudo.privacy import Budget, Neighbours, Plan
+from escudo.privacy import Budget, Neighbours, Passes, Plan
 from escudo.table import (
     COUNT,
     GAP,
@@ -223,6 +223,11 @@ class PreparedLinkedEffect:
     def plan(self) -> Plan:
         """The budget tree."""
         return self.inside.plan
+
+    @property
+    def passes(self) -> Passes:
+        """How often the rows are read."""
+        return self.inside.passes
 
     def run(self, table: PrivateTables, purse: Purse) -> TreatmentEffect:
         """Measure and estimate."""

@@ -397,17 +397,18 @@ class PreparedLinked:
 
     def _measured(self, table: PrivateTables, purse: Purse) -> list[list[NoisyTable]]:
         """Read the tables once, and release every count table, in voices."""
-        histories = table.histories()
         events = self.shares.tables(self.level)
+        blocks = self.shares.blocks
+        counts = iter(table.counts([block.counted(columns) for block in blocks for columns in block.tables]))
         found = []
         with tracking("Measuring", total=sum(map(len, events))) as advance:
-            for block, several in zip(self.shares.blocks, events, strict=True):
+            for block, several in zip(blocks, events, strict=True):
                 part = []
                 for columns, event in zip(block.tables, several, strict=True):
-                    counted = block.counted(columns)
-                    noisy = purse.add(histories.counts(counted), event, purpose=_title(block, columns))
-                    values = np.asarray(noisy, dtype=np.float64) / counted.steps
-                    part.append(NoisyTable(columns, values, event.scale / counted.steps))
+                    steps = block.counted(columns).steps
+                    noisy = purse.add(next(counts), event, purpose=_title(block, columns))
+                    values = np.asarray(noisy, dtype=np.float64) / steps
+                    part.append(NoisyTable(columns, values, event.scale / steps))
                     advance(1)
                 found.append(part)
         return found

@@ -187,16 +187,17 @@ class PreparedLinkedDiscovered:
 
     def _measured(self, inside: PreparedLinked, table: PrivateTables, purse: Purse) -> list[list[NoisyTable]]:
         """Release every count table as often as its share says, and return the averages, in voices."""
-        histories = table.histories()
+        blocks = inside.shares.blocks
+        counts = iter(table.counts([block.counted(columns) for block in blocks for columns in block.tables]))
         several = apportioned([weight for block in inside.shares.weights for weight in block], self.slots)
         turns = iter(several)
         found = []
         with tracking("Measuring", total=self.slots) as advance:
-            for block in inside.shares.blocks:
+            for block in blocks:
                 part = []
                 for columns in block.tables:
-                    counted, times = block.counted(columns), next(turns)
-                    exact = histories.counts(counted) * (STEPS // counted.steps)
+                    times = next(turns)
+                    exact = next(counts) * (STEPS // block.counted(columns).steps)
                     total = np.zeros(exact.shape)
                     for _ in range(times):
                         total += np.asarray(purse.add(exact, self.slot, purpose=", ".join(columns)), dtype=np.float64)

@@ -14,6 +14,7 @@
 from escudo.table._columns import MISSING_LABEL as MISSING_LABEL  # for learning; not documented, like encodable
 from escudo.table._columns import PRIVATE_BINS as PRIVATE_BINS
 from escudo.table._columns import Categorical, Column, Level, Numeric
+from escudo.table._contributions import held as held  # for trainings; not documented
 from escudo.table._counts import CountSensitivity, count_sensitivity
 from escudo.table._counts import add_pairs as add_pairs  # for generators; not documented
 from escudo.table._counts import level_places as level_places
@@ -22,6 +23,7 @@ from escudo.table._custodian import DRAFT_NOTES as DRAFT_NOTES
 from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
 from escudo.table._files import open_data, scan
 from escudo.table._linked import PREVIOUS as PREVIOUS
+from escudo.table._linked import Gathered as Gathered
 from escudo.table._linked import Histories as Histories
 from escudo.table._linked import HistoryRows as HistoryRows
 from escudo.table._linked import LinkedTable, PrivateTables

@@ -32,7 +32,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -86,16 +86,12 @@ class Packing:
         """Return the packing of rows of these columns."""
         numbers = [column for column in columns if column.kind != "string"]
         texts = [column for column in columns if column.kind == "string"]
-        words: list[list[str]] = []
-        room = 0
-        for column in (*numbers, *texts):
-            if column.size > room:
-                words.append([])
-                room = _WORD
-            words[-1].append(column.name)
-            room //= column.size
-        ranks = {column.name: _ranks(column) for column in columns}
-        return Packing(tuple(map(tuple, words)), ranks)
+        return Packing(_words([*numbers, *texts]), {column.name: _ranks(column) for column in columns})
+
+    @staticmethod
+    def of_cells(columns: Sequence[Column]) -> Packing:
+        """Return the packing that keeps the order of the columns, and of the cells of each."""
+        return Packing(_words(columns), {column.name: np.arange(column.size) for column in columns})
 
     @property
     def names(self) -> list[str]:
@@ -126,6 +122,19 @@ class Packing:
                     cell = np.argsort(self.ranks[name])
                     found[name] = cell.astype(np.min_scalar_type(len(cell) - 1)).take(rank)
         return {name: found[name] for name in wanted}
+
+
+def _words(columns: Sequence[Column]) -> tuple[tuple[str, ...], ...]:
+    """Share columns out among words, as many to each as it has room for."""
+    words: list[list[str]] = []
+    room = 0
+    for column in columns:
+        if column.size > room:
+            words.append([])
+            room = _WORD
+        words[-1].append(column.name)
+        room //= column.size
+    return tuple(map(tuple, words))
 
 
 def _ranks(column: Column) -> NDArray[np.int64]:
@@ -170,45 +179,96 @@ def bounded(frames: Iterable[pl.DataFrame], order: Sequence[str], most: int) -> 
     """Yield the rows that are kept, of all packed rows: in their order if they fit into memory."""
     import polars as pl
 
-    return by_person(frames, lambda rows: rows.filter(pl.Series(kept(rows, order, most))))
+    with PersonParts(map(_named, frames)) as parts:
+        for rows in parts:
+            yield rows.filter(pl.Series(kept(rows, order, most)))
 
 
 def number_of_people(frames: Iterable[pl.DataFrame]) -> int:
     """Return how many different people packed rows are of."""
-    return sum(rows.height for rows in by_person(frames, lambda rows: rows.unique()))
+    with PersonParts(map(_named, frames)) as parts:
+        return sum(rows.unique().height for rows in parts)
 
 
-def by_person(
-    frames: Iterable[pl.DataFrame], work: Callable[[pl.DataFrame], pl.DataFrame], depth: int = 0
-) -> Iterator[pl.DataFrame]:
-    """Yield what ``work`` makes of packed rows, in parts that hold all rows of each person in them.
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Leave out rows of nobody."""
+    return rows.filter(rows[PERSON].is_not_null()) if rows[PERSON].null_count() else rows
+
+
+def held(batches: Iterable[NDArray[Any]], none: NDArray[Any]) -> NDArray[Any]:
+    """Return batches of rows as one array: in memory, or beyond the setting mapped from a file that has no name.
 
     Args:
-        frames: Packed rows, in pieces; those without a person are left out.
-        work: What to do with a part.
-        depth: How often these rows were parted before.
+        batches: The rows, some at a time.
+        none: No rows, in the type and with the columns that all of them have.
     """
-    import polars as pl
+    waiting, room = [none], memory_for_rows()
+    with tempfile.TemporaryFile() as file:
+        for batch in batches:
+            waiting.append(np.ascontiguousarray(batch, dtype=none.dtype))
+            if file.tell() or sum(rows.nbytes for rows in waiting) > room:
+                file.writelines(rows.data for rows in waiting if rows.size)
+                waiting.clear()
+        if not file.tell():
+            return np.concatenate(waiting)
+        file.flush()
+        # The file is there as long as the array is.
+        return np.asarray(np.memmap(file, none.dtype, "r")).reshape(-1, none.shape[1])
 
-    most = memory_for_rows()
-    waiting: list[pl.DataFrame] = []
-    held = 0
-    buckets: _Buckets | None = None
-    for frame in frames:
-        rows = frame.filter(pl.col(PERSON).is_not_null()) if frame[PERSON].null_count() else frame
-        waiting.append(rows)
-        held += int(rows.estimated_size())
-        if buckets is None and held > most and depth < _DEEPEST:
-            buckets = _Buckets(depth)
-        if buckets is not None and sum(rows.height for rows in waiting) >= _AT_ONCE:
-            buckets.add_all(waiting)
-    if buckets is None:
-        if waiting:
-            yield work(pl.concat(waiting))
-        return
-    buckets.add_all(waiting)
-    for bucket in buckets.parts():
-        yield from by_person(bucket, work, depth + 1)
+
+class PersonParts:
+    """Packed rows in parts that hold all rows of each person in them, to be gone through as often as wanted.
+
+    Args:
+        frames: Packed rows, in pieces, each with a number: the hash of whose it is, and anything where it is nobody's.
+        depth: How often these rows were parted before.
+
+    Attributes:
+        whole: All of them, if they fit into memory.
+    """
+
+    def __init__(self, frames: Iterable[pl.DataFrame], depth: int = 0):
+        import polars as pl
+
+        self.whole: pl.DataFrame | None = None
+        self._depth = depth
+        self._buckets: _Buckets | None = None
+        most, held = memory_for_rows(), 0
+        waiting: list[pl.DataFrame] = []
+        try:
+            for rows in frames:
+                waiting.append(rows)
+                held += int(rows.estimated_size())
+                if self._buckets is None and held > most and depth < _DEEPEST:
+                    self._buckets = _Buckets(depth)
+                if self._buckets is not None and sum(rows.height for rows in waiting) >= _AT_ONCE:
+                    self._buckets.add_all(waiting)
+            if self._buckets is not None:
+                self._buckets.add_all(waiting)
+            elif waiting:
+                self.whole = pl.concat(waiting)
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        if self.whole is not None:
+            yield self.whole
+        for bucket in self._buckets.parts() if self._buckets is not None else ():
+            with PersonParts(bucket, self._depth + 1) as parts:
+                yield from parts
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self.whole = None
+        if self._buckets is not None:
+            self._buckets.close()
+
+    def __enter__(self) -> PersonParts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class _Buckets:
@@ -243,19 +303,24 @@ class _Buckets:
     def _write(self, bucket: int, rows: pl.DataFrame) -> None:
         file = self._files[bucket]
         if file is None:
-            file = self._files[bucket] = tempfile.TemporaryFile()  # noqa: SIM115 # closed where it was read
+            file = self._files[bucket] = tempfile.TemporaryFile()  # noqa: SIM115 # closed by close()
         written = io.BytesIO()
         rows.write_ipc_stream(written, compression="uncompressed")
         file.write(written.getbuffer())
         self._lengths[bucket].append(written.tell())
 
     def parts(self) -> Iterator[Iterator[pl.DataFrame]]:
-        """Yield the rows of one bucket after the other; what was read is deleted."""
+        """Yield the rows of one bucket after the other."""
         for file, lengths in zip(self._files, self._lengths, strict=True):
             if file is not None:
-                with file:
-                    file.seek(0)
-                    yield _read(file, lengths)
+                file.seek(0)
+                yield _read(file, lengths)
+
+    def close(self) -> None:
+        """Close the files, which deletes them."""
+        for file in self._files:
+            if file is not None:
+                file.close()
 
 
 def _read(file: IO[bytes], lengths: Sequence[int]) -> Iterator[pl.DataFrame]:

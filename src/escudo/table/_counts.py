@@ -262,20 +262,12 @@ class RunningCounts:
         return self._flat.nbytes
 
     def to_bytes(self) -> bytes:
-        """Return the counts in few bytes: cells that no row is in are left out where they are many."""
-        found = np.flatnonzero(self._flat)
-        if 2 * found.size >= self._flat.size:
-            return b"d" + self._flat.tobytes()
-        return b"s" + np.concatenate([found, self._flat[found]]).tobytes()
+        """Return the counts in few bytes."""
+        return counts_to_bytes(self._flat)
 
     def merge(self, found: bytes) -> None:
         """Add the counts of another tally of the same tables."""
-        numbers = np.frombuffer(found, dtype=np.int64, offset=1)
-        if found[:1] == b"d":
-            self._flat += numbers
-        else:
-            cells, counts = numbers.reshape(2, -1)
-            self._flat[cells] += counts
+        add_counts(self._flat, found)
 
     def tables(self) -> dict[Columns, NDArray[np.int64]]:
         """Return the joint tables."""
@@ -285,6 +277,24 @@ class RunningCounts:
         """Return the table of one column or two, of those of which all pairs are counted."""
         counts = self._pairs[self._places[table[0]], self._places[table[-1]]]
         return np.diagonal(counts).copy() if len(table) == 1 else counts.copy()
+
+
+def counts_to_bytes(counts: NDArray[np.int64]) -> bytes:
+    """Return counts in few bytes: cells that nothing is in are left out where they are many."""
+    found = np.flatnonzero(counts)
+    if 2 * found.size >= counts.size:
+        return b"d" + counts.tobytes()
+    return b"s" + np.concatenate([found, counts[found]]).tobytes()
+
+
+def add_counts(total: NDArray[np.int64], found: bytes) -> None:
+    """Add counts that came as bytes to others of the same cells."""
+    numbers = np.frombuffer(found, dtype=np.int64, offset=1)
+    if found[:1] == b"d":
+        total += numbers
+    else:
+        cells, counts = numbers.reshape(2, -1)
+        total[cells] += counts
 
 
 def level_places(sizes: Mapping[str, int]) -> dict[str, slice]:

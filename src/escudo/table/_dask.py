@@ -1,18 +1,26 @@
-"""Dask: rows are brought together in groups, and judged, by its workers; what comes back is what was found.
+"""Dask: rows are brought together in groups, or person by person, by its workers; what comes back is what was found.
 
 Counts and sums of its parts are in :mod:`escudo.table._counts` and :mod:`escudo.table._rows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo.table._contributions import PersonParts
 from escudo.table._frames import Source
+from escudo.table._persons import PERSON_NUMBER
 from escudo.table._rows import Arrays, Grouping, Placed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from escudo.table._linked import Find, Gathering
 
 _JUDGES = 16  # tasks among which the groups are shared out
 _Rows = list[tuple[NDArray[Any], NDArray[np.int64]]]
@@ -66,3 +74,47 @@ def dask_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDA
         return np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     groups, found = (np.concatenate(several) for several in zip(*answers, strict=True))
     return groups, found
+
+
+@contextmanager
+def dask_together(
+    gathering: Gathering, sources: Mapping[str, Source], *, once: bool
+) -> Iterator[Callable[[Find], NDArray[np.int64]]]:
+    """Bring the rows of linked tables together on the workers, person by person; they add up what is found in them.
+
+    Args:
+        gathering: How rows travel.
+        sources: The tables.
+        once: Whether sums are asked for once. Else packed rows stay with the workers.
+    """
+    import dask
+    import dask.dataframe as dd
+    import polars as pl
+
+    types = gathering.types()
+
+    def packed(part: Any, table: str) -> Any:
+        return _as_pandas(pl.concat(gathering.travelling(Source.partition(part), table)))
+
+    tables = [
+        source.frame.to_native()[gathering.stored(name)].map_partitions(
+            packed, name, meta=_as_pandas(pl.DataFrame(schema=types))
+        )
+        for name, source in sources.items()
+    ]
+    parts = dd.concat(tables).shuffle(on=PERSON_NUMBER).to_delayed()
+    if not once:
+        parts = dask.persist(*parts)
+
+    def summed(find: Find) -> NDArray[np.int64]:
+        def added(part: Any) -> NDArray[np.int64]:
+            with PersonParts([pl.from_pandas(part).select(*types).cast(types)]) as rows:
+                return gathering.summed(find, rows)
+
+        return sum(dask.compute(*map(dask.delayed(added), parts)), start=gathering.summed(find, ()))
+
+    yield summed
+
+
+def _as_pandas(rows: pl.DataFrame) -> Any:
+    return rows.to_pandas(use_pyarrow_extension_array=True)

@@ -47,16 +47,22 @@ histories that differ in every column attain all bounds at once, so nothing is g
 
 **The number of people** is public where one is replaced; that of rows is not: who comes may have fewer.
 
-The engine that holds a table encodes its rows; they are then put in order here, in some 30 bytes for each.
+**Where.** All of this is a function of one person's rows at a time, and what is counted of several people is the sum of
+what is counted of each. So rows travel packed (:class:`Gathering`: the person's key, the hash of it, day and cells, in
+some 40 bytes), those of all tables together, to wherever the others of their person are: nowhere while they fit into
+``ESCUDO_MEMORY_MB``, to buckets on local disk beyond that (:mod:`escudo.table._contributions`), to a worker where all
+tables lie on Spark or Dask. There they are put in order, and what comes back is sums (:class:`Gathered`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +72,12 @@ from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.privacy import Neighbours, Relation, Unit, parse_relation
 from escudo.table._columns import Column, Numeric
-from escudo.table._counts import CountSensitivity
+from escudo.table._contributions import Packing, PersonParts
+from escudo.table._counts import CountSensitivity, count_records
 from escudo.table._encode import cells_of, number, sortable
-from escudo.table._frames import Source, open_source, shielded, stream
+from escudo.table._frames import Source, open_source, shielded, stored_names, stream
 from escudo.table._linked_schema import COUNT, GAP, MOST_ROWS, NUMBER, START, ChildTable, LinkedSchema
-from escudo.table._persons import PERSON, key_of_text, person_columns, person_keys
+from escudo.table._persons import PERSON, PERSON_NUMBER, key_numbers, key_of_text, person_columns, person_keys
 from escudo.table._table import Held
 
 if TYPE_CHECKING:
@@ -86,7 +93,7 @@ PREVIOUS = "@prev"
 """What marks a column of the row before."""
 
 _AT_ONCE = 2**20  # rows read at once
-_DAY, _ROW = "day_of_row", "key_of_row"
+_DAY, _ROW, _TABLE, _OWNER = "day_of_row", "key_of_row", "table_of_row", "owner_of_row"
 _NO_DAY = np.int64(-(2**40))
 Ints = NDArray[np.int64]
 
@@ -156,6 +163,9 @@ class Tally:
     beyond: dict[str, int] = field(default_factory=dict)
 
 
+_TOLD = ("rows", "no_key", "orphans", "no_day", "early", "beyond")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryRows:
     """The rows of one table that count, person by person in order.
@@ -209,8 +219,7 @@ class Histories:
         if table.view == "people":
             cells = _cells([self.people[name] for name in table.columns], shape, self.size)
             return np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(np.int64)
-        if table.parent != self.schema.child(table.table).parent:
-            raise AssertionError("a table of rows of rows must say whose rows they are")
+        _check(table, self.schema, weighted)
         chosen = self._chosen(table)
         cells = _cells([self._column(table, name, chosen) for name in table.columns], shape, chosen.size)
         if not table.weighted or not weighted:
@@ -218,8 +227,6 @@ class Histories:
         if table.core is None:
             weights = self._voices(table.table, chosen, table.view)
         else:
-            if not set(table.core) <= set(table.columns):
-                raise AssertionError("a table weighted by a core must hold it")
             weights = self._unit_weights(table, chosen)[self.rows[table.table].person[chosen]]
         # Sums of whole steps stay far below 2^53, so adding them up as floats is exact.
         summed = np.bincount(cells, weights=weights, minlength=math.prod(shape))
@@ -297,6 +304,14 @@ class Histories:
         return np.sqrt((STEPS * STEPS) // found).astype(np.int64)  # the floor of an exact root: far below 2^52
 
 
+def _check(table: LinkedTable, schema: LinkedSchema, weighted: bool = True) -> None:
+    """Refuse a table to which the proof of its sensitivity does not apply."""
+    if table.view != "people" and table.parent != schema.child(table.table).parent:
+        raise AssertionError("a table of rows of rows must say whose rows they are")
+    if weighted and table.weighted and not set(table.core or ()) <= set(table.columns):
+        raise AssertionError("a table weighted by a core must hold it")
+
+
 def exactly(table: str) -> str:
     """Return the name under which people's exact numbers of rows go; no column is called so."""
     return f"{table}.@{COUNT}"
@@ -324,7 +339,7 @@ def _cells(codes: Sequence[NDArray[Any]], shape: Sequence[int], rows: int) -> In
 class PrivateTables(Held[LinkedSchema]):
     """Private frames of people and of their rows, which answer in count tables and show nothing but their schema.
 
-    Each frame may be of any engine that :class:`~escudo.table.PrivateTable` takes, except Dask. Which rows count, in
+    Each frame may be of any engine that :class:`~escudo.table.PrivateTable` takes. Which rows count, in
     which order and with which weight is decided by public rules and each person's own rows: see ``_linked.py``. No
     value is an error.
 
@@ -411,21 +426,54 @@ class PrivateTables(Held[LinkedSchema]):
 
     def people_count(self) -> int:
         """Return how many different people there are; public where one is replaced by another, private elsewhere."""
-        source = self._sources[self._schema.people]
-        return shielded(
-            source.engine,
-            "counting people",
-            lambda: len(_People.read(self._sources, self._schema, only_keys=True).keys),
-        )
+        source, people = self._sources[self._schema.people], self._schema.reading(self._schema.people)
+        return shielded(source.engine, "counting people", lambda: count_records(source, people))
 
     def histories(self) -> Histories:
-        """Return everybody's rows as cells, in order and bounded: what count tables are made of.
+        """Return everybody's rows as cells, in order and bounded, all of them in memory.
 
         Guarantee:
             None: they are private.
         """
-        engines = " and ".join(dict.fromkeys(source.engine for source in self._sources.values()))
-        return shielded(engines, "reading linked tables", lambda: _histories(self._sources, self._schema))
+        gathering = Gathering.of(self._sources, self._schema)
+        with tracking("Reading tables", total=len(self._schema.tables)) as advance:
+
+            def pieces(table: str) -> Iterator[pl.DataFrame]:
+                yield from gathering.packed(self._sources[table], table)
+                advance(1)
+
+            return shielded(self._engines, "reading linked tables", lambda: _histories(gathering, pieces))
+
+    @contextmanager
+    def gathered(self, *, once: bool = False) -> Iterator[Gathered]:
+        """Bring everybody's rows together, in bounded memory, and let sums be asked of them as often as wanted.
+
+        The tables are read once: where they lie on workers, what is needed of them stays there meanwhile.
+
+        Args:
+            once: Whether sums are asked for once, so that nothing need stay.
+
+        Guarantee:
+            None: they are private.
+        """
+        gathering, sources = Gathering.of(self._sources, self._schema), self._sources
+        together: Any = _together_here
+        if self._engines == "pyspark":
+            from escudo.table._spark import spark_together as together
+        elif self._engines == "dask":
+            from escudo.table._dask import dask_together as together
+        opened = together(gathering, sources, once=once)
+        summed = shielded(self._engines, "reading linked tables", opened.__enter__)
+        try:
+            yield Gathered(
+                gathering, lambda find: shielded(self._engines, "reading linked tables", lambda: summed(find))
+            )
+        finally:
+            shielded(self._engines, "reading linked tables", lambda: opened.__exit__(None, None, None))
+
+    @property
+    def _engines(self) -> str:
+        return " and ".join(dict.fromkeys(source.engine for source in self._sources.values()))
 
     def counts(self, tables: Sequence[LinkedTable]) -> list[Ints]:
         """Return exact count tables, in steps of each one's grid.
@@ -433,8 +481,25 @@ class PrivateTables(Held[LinkedSchema]):
         Guarantee:
             None: exact counts are private. Their sensitivity is ``LinkedTable.sensitivity``.
         """
-        histories = self.histories()
-        return [histories.counts(table) for table in tables]
+        with self.gathered(once=True) as everybody:
+            return everybody.counts(tables)
+
+    def tally(self) -> Tally:
+        """Return what is not counted, exactly.
+
+        Guarantee:
+            None: it is for the custodian's eyes only.
+        """
+        tables = self._schema.tables
+
+        def told(people: Histories) -> Ints:
+            lost = [getattr(people.tally, kind).get(table, 0) for kind in _TOLD for table in tables]
+            return np.array([people.size, people.tally.repeated, *lost], dtype=np.int64)
+
+        with self.gathered(once=True) as everybody:
+            size, repeated, *lost = everybody.summed(told).tolist()
+        by_kind = {kind: dict(zip(tables, lost[i * len(tables) :], strict=False)) for i, kind in enumerate(_TOLD)}
+        return Tally(people=size, repeated=repeated, **by_kind)
 
     def with_column(self, name: str, column: Column) -> PrivateTables:
         """Return the same tables with this column in the place of the one with this whole name, such as in finer bins.
@@ -477,10 +542,6 @@ def _opened(name: str, frame: object, schema: LinkedSchema) -> Source:
         source = open_source(frame, schema.reading(name))
     except (InputError, SchemaError) as error:
         raise type(error)(f"table {name!r}: {error}") from None
-    if source.engine == "dask":
-        raise InputError(
-            f"table {name!r}: linked tables are not taken from Dask; write it to Parquet files, or use Spark or DuckDB."
-        )
     return source
 
 
@@ -499,47 +560,192 @@ def _whole_keys(sources: Mapping[str, Source], schema: LinkedSchema, of: str | N
     if of is not None:
         keys = {of: schema.child(of).key or ""} | {one.name: one.row_key or "" for one in schema.of_rows(of)}
     for name, key in keys.items():
+        if sources[name].engine == "dask":  # whose partitions may hold other types than the frame says
+            return False
         dtype = sources[name].lazy({key: None}).collect_schema()[key]
         if not dtype.is_integer() or type(dtype).__name__ in {"UInt64", "Int128", "UInt128"}:
             return False
     return True
 
 
-class _Whole(NamedTuple):
-    """Whether the keys of people are whole numbers, which are compared as they are, and those of rows."""
-
-    people: bool
-    rows: bool = False
+Find = Callable[[Histories], Ints]
+"""What makes whole numbers of some people with all their rows; those of everybody are the sums over any parts."""
 
 
-def _pieces(
-    source: Source, schema: LinkedSchema, table: str, whole: _Whole, *, only_keys: bool = False
-) -> Iterator[tuple[pl.Series, pl.DataFrame]]:
-    """Yield a table's rows in pieces: keys that can be compared across tables, and cells and days under plain names.
+@dataclass(frozen=True)
+class Gathering:
+    """How rows travel to where the others of their person are: packed, those of all tables under the same names.
 
-    Keys of rows are among the latter.
+    Attributes:
+        schema: The tables.
+        whole: Whether the keys of people are whole numbers, which are compared as they are,
+        whole_rows: and which tables have keys of rows that are, or name such.
     """
-    reading = schema.reading(table)
-    key, *row_keys = reading.keys
-    own = () if only_keys else schema.schema_of(table).fields
-    time = None if only_keys else schema.origin if table == schema.people else schema.child(table).order
-    columns: dict[str, Any] = {column.name: column for column in own}
-    if time is not None:
-        columns[time] = reading[time]
-    raw = source.lazy({**columns, **dict.fromkeys(reading.keys)})
-    dtypes = raw.collect_schema()
-    chosen = [sortable(column, dtypes[column.name]).alias(f"c{place}") for place, column in enumerate(own)]
-    if time is not None:
-        chosen.append(number(time, dtypes[time]).alias(_DAY))
-    person, *_ = person_columns(key, dtypes[key], seed=0)
-    for row_key in row_keys:
-        chosen.append(person_columns(row_key, dtypes[row_key], seed=0)[0].alias(_ROW))
-    keyed = raw.implementation.is_polars()
-    for piece in stream(raw.select(person, *chosen), _AT_ONCE):
-        if row_keys:
-            named = _keys(piece[_ROW].rename(PERSON), whole.rows, keyed)
-            piece = piece.with_columns(named.alias(_ROW))
-        yield _keys(piece[PERSON], whole.people, keyed), piece
+
+    schema: LinkedSchema
+    whole: bool
+    whole_rows: frozenset[str]
+
+    @classmethod
+    def of(cls, sources: Mapping[str, Source], schema: LinkedSchema) -> Gathering:
+        """Return it for some frames, of which nothing but types is looked at."""
+        homes = {child.parent or child.name for child in schema.children if child.key or child.parent}
+        whole = {home for home in homes if _whole_keys(sources, schema, home)}
+        named = {child.name for child in schema.children if {child.name, child.parent} & whole}
+        return cls(schema, _whole_keys(sources, schema), frozenset(named))
+
+    @cached_property
+    def packings(self) -> dict[str, Packing]:
+        """How the cells of each table's rows are packed."""
+        return {name: Packing.of_cells(self.schema.schema_of(name).fields) for name in self.schema.tables}
+
+    def __getstate__(self) -> tuple[Any, ...]:  # workers find what is cached by themselves
+        return self.schema, self.whole, self.whole_rows
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        for name, value in zip(("schema", "whole", "whole_rows"), state, strict=True):
+            object.__setattr__(self, name, value)
+
+    def types(self, table: str | None = None) -> pl.Schema:
+        """Return the columns of packed rows with their types: of one table, or of all of them under the same names."""
+        import polars as pl
+
+        key = pl.Int64 if self.whole else pl.String
+        if table is not None:
+            row = {_ROW: pl.Int64 if table in self.whole_rows else pl.String} if self._row_key(table) else {}
+            words = dict.fromkeys(self.packings[table].names, pl.Int64)
+            return pl.Schema({PERSON: key, _DAY: pl.Int64, **row, **words})
+        keyed = {name for name in self.schema.tables if self._row_key(name)}
+        row = {_ROW: pl.Int64 if keyed <= self.whole_rows else pl.String} if keyed else {}
+        names: list[str] = max((packing.names for packing in self.packings.values()), key=len)
+        words = dict.fromkeys(names, pl.Int64)
+        return pl.Schema({PERSON: key, PERSON_NUMBER: pl.Int64, _TABLE: pl.Int32, _DAY: pl.Int64, **row, **words})
+
+    def _row_key(self, table: str) -> str | None:
+        _, *row_keys = self.schema.reading(table).keys
+        return row_keys[0] if row_keys else None
+
+    def stored(self, table: str) -> list[str]:
+        """Return the columns that are read of a table."""
+        reading = self.schema.reading(table)
+        return list(dict.fromkeys([*stored_names(reading, reading.names), *reading.keys]))
+
+    def packed(self, source: Source, table: str) -> Iterator[pl.DataFrame]:
+        """Yield a table's rows in pieces: keys that can be compared across tables, days, and cells in words."""
+        import polars as pl
+
+        yield pl.DataFrame(schema=self.types(table))  # a table may have no rows
+        if source.engine == "pyspark":
+            from escudo.table._spark import spark_packed
+
+            yield from spark_packed(self, source, table)
+        elif source.engine == "dask":
+            for part in source.frame.to_native()[self.stored(table)].to_delayed():
+                yield from self.packed(Source.partition(part.compute()), table)
+        else:
+            yield from self._packed(source, table)
+
+    def _packed(self, source: Source, table: str) -> Iterator[pl.DataFrame]:
+        import polars as pl
+
+        schema, reading = self.schema, self.schema.reading(table)
+        own, row_key = schema.schema_of(table).fields, self._row_key(table)
+        time = schema.origin if table == schema.people else schema.child(table).order
+        columns: dict[str, Any] = {column.name: column for column in own}
+        if time is not None:
+            columns[time] = reading[time]
+        raw = source.lazy({**columns, **dict.fromkeys(reading.keys)})
+        dtypes = raw.collect_schema()
+        chosen = [sortable(column, dtypes[column.name]).alias(f"c{place}") for place, column in enumerate(own)]
+        if time is not None:
+            chosen.append(number(time, dtypes[time]).alias(_DAY))
+        key, *_ = person_columns(reading.keys[0], dtypes[reading.keys[0]], seed=0)
+        if row_key is not None:
+            chosen.append(person_columns(row_key, dtypes[row_key], seed=0)[0].alias(_ROW))
+        keyed = raw.implementation.is_polars()
+        for piece in stream(raw.select(key, *chosen), _AT_ONCE):
+            if not piece.height:
+                continue
+            found = {PERSON: _keys(piece[PERSON], self.whole, keyed)}
+            found[_DAY] = pl.Series(np.zeros(piece.height, dtype=np.int64) if time is None else _days(piece[_DAY]))
+            if row_key is not None:
+                found[_ROW] = _keys(piece[_ROW].rename(PERSON), table in self.whole_rows, keyed)
+            cells = {column.name: cells_of(column, piece[f"c{place}"]) for place, column in enumerate(own)}
+            words = self.packings[table].packed(cells)
+            yield pl.DataFrame({**found, **{name: pl.Series(word) for name, word in words.items()}})
+
+    def travelling(self, source: Source, table: str) -> Iterator[pl.DataFrame]:
+        """Yield a table's rows as they travel, with a hash of whose they are and which table they are of."""
+        import polars as pl
+
+        types, place = self.types(), self.schema.tables.index(table)
+        for rows in self.packed(source, table):
+            missing = [pl.lit(None, kind).alias(name) for name, kind in types.items() if name not in rows.columns]
+            where = [key_numbers(rows[PERSON], seed=0).alias(PERSON_NUMBER), pl.lit(place, pl.Int32).alias(_TABLE)]
+            yield rows.with_columns(missing).with_columns(where).select(*types).cast(types)
+
+    def histories(self, rows: pl.DataFrame) -> Histories:
+        """Return the histories of people, all of whose rows these are."""
+        import polars as pl
+
+        def pieces(table: str) -> Iterator[pl.DataFrame]:
+            types = self.types(table)
+            yield rows.filter(pl.col(_TABLE) == self.schema.tables.index(table)).select(*types).cast(types)
+
+        return _histories(self, pieces)
+
+    def summed(self, find: Find, parts: Iterable[pl.DataFrame]) -> Ints:
+        """Return what is found in all rows, of parts that hold all rows of each person in them."""
+        import polars as pl
+
+        found = find(self.histories(pl.DataFrame(schema=self.types())))
+        for rows in parts:
+            found = found + find(self.histories(rows))
+        return found
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Gathered:
+    """Everybody's rows, brought together person by person: sums over people can be asked of them, and nothing else.
+
+    Attributes:
+        gathering: How they travelled.
+        summed: What adds up what is found in parts of the people, each with all of their rows.
+    """
+
+    gathering: Gathering
+    summed: Callable[[Find], Ints]
+
+    def counts(self, tables: Sequence[LinkedTable]) -> list[Ints]:
+        """Return count tables, as :meth:`Histories.counts` does."""
+        schema = self.gathering.schema
+        for table in tables:
+            _check(table, schema)
+        shapes = [tuple(size_of(schema, name) for name in table.columns) for table in tables]
+
+        def found(people: Histories) -> Ints:
+            none = np.zeros(0, dtype=np.int64)
+            return np.concatenate([none, *(people.counts(table).ravel() for table in tables)])
+
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        return [each.reshape(shape) for each, shape in zip(np.split(self.summed(found), ends), shapes, strict=True)]
+
+
+@contextmanager
+def _together_here(
+    gathering: Gathering, sources: Mapping[str, Source], *, once: bool
+) -> Iterator[Callable[[Find], Ints]]:
+    """Bring rows together on this machine, in memory or on its disk."""
+
+    def packed() -> Iterator[pl.DataFrame]:
+        with tracking("Reading tables", total=len(sources)) as advance:
+            for table, source in sources.items():
+                yield from gathering.travelling(source, table)
+                advance(1)
+
+    with PersonParts(packed()) as parts:
+        everybody = None if parts.whole is None else gathering.histories(parts.whole)
+        yield lambda find: gathering.summed(find, parts) if everybody is None else find(everybody)
 
 
 def _keys(series: pl.Series, whole: bool, keyed: bool) -> pl.Series:
@@ -571,32 +777,21 @@ class _People:
     tally: dict[str, int]
 
     @classmethod
-    def read(cls, sources: Mapping[str, Source], schema: LinkedSchema, *, only_keys: bool = False) -> _People:
+    def of(cls, gathering: Gathering, pieces: Iterator[pl.DataFrame]) -> _People:
         import polars as pl
 
-        whole, parts = _whole_keys(sources, schema), []
-        fields = () if only_keys else schema.person.fields
-        for keys, piece in _pieces(sources[schema.people], schema, schema.people, _Whole(whole), only_keys=only_keys):
-            found = {PERSON: keys}
-            for place, column in enumerate(fields):
-                cells = cells_of(column, piece[f"c{place}"])
-                found[f"c{place}"] = pl.Series(cells.astype(np.min_scalar_type(column.size)))
-            if _DAY in piece.columns:
-                found[_DAY] = pl.Series(_days(piece[_DAY]))
-            parts.append(pl.DataFrame(found))
-        kind = pl.Int64 if whole else pl.String
-        everybody = pl.concat(parts) if parts else pl.DataFrame({PERSON: pl.Series([], dtype=kind)})
+        schema, packing = gathering.schema, gathering.packings[gathering.schema.people]
+        everybody = pl.concat(pieces)
         named = everybody.drop_nulls(PERSON)
         # Of several rows with one key the first by content counts, whichever came first in the table.
-        kept = named.sort(named.columns).unique(subset=PERSON, keep="first", maintain_order=True)
-        origin = np.full(kept.height, _NO_DAY if schema.origin_day is None else int(schema.origin_day), dtype=np.int64)
-        if _DAY in kept.columns:
+        kept = named.sort(PERSON, *packing.names, _DAY).unique(subset=PERSON, keep="first", maintain_order=True)
+        if schema.origin is not None:
             origin = kept[_DAY].to_numpy().copy()
-        empty = np.zeros(0, dtype=np.uint8)
-        codes = {
-            f"{schema.people}.{column.name}": kept[f"c{place}"].to_numpy() if f"c{place}" in kept.columns else empty
-            for place, column in enumerate(fields)
-        }
+        else:
+            day = _NO_DAY if schema.origin_day is None else int(schema.origin_day)
+            origin = np.full(kept.height, day, dtype=np.int64)
+        cells = packing.cells(kept, schema.person.names)
+        codes = {f"{schema.people}.{name}": code for name, code in cells.items()}
         told = {
             "rows": everybody.height,
             "no_key": everybody.height - named.height,
@@ -605,33 +800,28 @@ class _People:
         return cls(kept[PERSON], origin, codes, told)
 
 
-def _histories(sources: Mapping[str, Source], schema: LinkedSchema) -> Histories:
-    with tracking("Reading tables", total=len(schema.tables)) as advance:
-        people = _People.read(sources, schema)
-        advance(1)
-        size, whole = len(people.keys), _whole_keys(sources, schema)
-        tally = Tally(people=size, repeated=people.tally["repeated"])
-        tally.rows[schema.people], tally.no_key[schema.people] = people.tally["rows"], people.tally["no_key"]
-        codes, rows = dict(people.codes), {}
-        owners: dict[str, _Owners] = {"": _Owners.of_people(people)}
-        for child in schema.children:
-            whole_rows = (
-                _whole_keys(sources, schema, child.parent or child.name) if child.key or child.parent else False
-            )
-            pieces = _pieces(sources[child.name], schema, child.name, _Whole(whole, whole_rows))
-            found, owners[child.name] = _rows(pieces, child, owners[""], owners[child.parent], tally)
-            rows[child.name] = found
-            binned = np.searchsorted(np.asarray(child.count_edges[1:]), found.count, side="right")
-            many = {
-                f"{child.name}.{COUNT}": binned.astype(np.min_scalar_type(child.column(COUNT).size)),
-                exactly(child.name): found.count,
-            }
-            if child.parent:
-                rows[child.parent].codes.update({counted_as(name): cells for name, cells in many.items()})
-            else:
-                codes |= many
-            advance(1)
-    return Histories(schema, codes, rows, size, tally)
+def _histories(gathering: Gathering, pieces: Callable[[str], Iterator[pl.DataFrame]]) -> Histories:
+    """Return the histories of the people whose packed rows are given, table by table."""
+    schema = gathering.schema
+    people = _People.of(gathering, pieces(schema.people))
+    tally = Tally(people=len(people.keys), repeated=people.tally["repeated"])
+    tally.rows[schema.people], tally.no_key[schema.people] = people.tally["rows"], people.tally["no_key"]
+    codes, rows = dict(people.codes), {}
+    owners: dict[str, _Owners] = {"": _Owners.of_people(people)}
+    for child in schema.children:
+        packing, above = gathering.packings[child.name], owners[child.parent]
+        found, owners[child.name] = _rows(pieces(child.name), child, packing, owners[""], above, tally)
+        rows[child.name] = found
+        binned = np.searchsorted(np.asarray(child.count_edges[1:]), found.count, side="right")
+        many = {
+            f"{child.name}.{COUNT}": binned.astype(np.min_scalar_type(child.column(COUNT).size)),
+            exactly(child.name): found.count,
+        }
+        if child.parent:
+            rows[child.parent].codes.update({counted_as(name): cells for name, cells in many.items()})
+        else:
+            codes |= many
+    return Histories(schema, codes, rows, tally.people, tally)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -676,25 +866,28 @@ class _Owners:
 
 
 def _rows(
-    pieces: Iterator[tuple[pl.Series, pl.DataFrame]], child: ChildTable, people: _Owners, owners: _Owners, tally: Tally
+    pieces: Iterator[pl.DataFrame],
+    child: ChildTable,
+    packing: Packing,
+    people: _Owners,
+    owners: _Owners,
+    tally: Tally,
 ) -> tuple[HistoryRows, _Owners]:
     """Read a table of rows, and put those of each owner in order, the first ``most`` of them."""
     import polars as pl
 
-    size, fields = owners.origin.size, child.schema.fields
-    whose, days = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int64)]
-    cells: list[list[NDArray[Any]]] = [[np.zeros(0, dtype=np.min_scalar_type(column.size))] for column in fields]
-    named: list[pl.Series] = []
-    told = dict.fromkeys(("rows", "no_key", "orphans", "no_day", "early"), 0)
-    for keys, piece in pieces:
-        place_of = people.places(pl.DataFrame({PERSON: keys}))
-        nameless = keys.is_null()
+    size = owners.origin.size
+    read: list[pl.DataFrame] = []
+    told = dict.fromkeys(_TOLD, 0)
+    for piece in pieces:
+        place_of = people.places(piece.select(PERSON))
+        nameless = piece[PERSON].is_null()
         if child.parent:
             place_of = owners.places(pl.DataFrame({PERSON: place_of, _ROW: piece[_ROW]}))
             nameless = nameless | piece[_ROW].is_null()
         known = place_of.is_not_null().to_numpy()
         place = place_of.fill_null(0).to_numpy()
-        day = _days(piece[_DAY]) if child.order is not None else np.zeros(piece.height, dtype=np.int64)
+        day = piece[_DAY].to_numpy()
         dated = day != _NO_DAY
         origin = owners.origin[place] if size and child.order is not None else np.zeros(place.size, dtype=np.int64)
         late = (day >= origin) | (origin == _NO_DAY)
@@ -704,29 +897,22 @@ def _rows(
         told["orphans"] += int((~known).sum()) - int(nameless.sum())
         told["no_day"] += int((known & ~dated).sum())
         told["early"] += int((known & dated & ~late).sum())
-        whose.append(place[kept].astype(np.int32))
-        days.append(day[kept])
-        if child.key is not None:
-            named.append(piece[_ROW].filter(pl.Series(kept)))
-        for parts, column, number_of in zip(cells, fields, range(len(fields)), strict=True):
-            parts.append(cells_of(column, piece[f"c{number_of}"])[kept].astype(np.min_scalar_type(column.size)))
-    owner, day = np.concatenate(whose), np.concatenate(days)
-    codes = [np.concatenate(parts) for parts in cells]
-    row_keys = (pl.concat(named) if named else pl.Series(_ROW, [], dtype=pl.String)) if child.key is not None else None
-    ordering: list[NDArray[Any]] = [*_ranks(row_keys), *_words(codes, [column.size for column in fields]), day, owner]
-    order = np.lexsort(ordering)
-    owner, day, codes = owner[order], day[order], [part[order] for part in codes]
-    row_keys = None if row_keys is None else row_keys.gather(order)
-    del order, ordering
+        whose = pl.Series(_OWNER, place, dtype=pl.Int32)
+        read.append(piece.drop(PERSON).with_columns(whose).filter(pl.Series(kept)))
+    rows = pl.concat(read)
+    keys = [] if child.key is None else _by_key(rows[_ROW].dtype)
+    rows = rows.sort(_OWNER, _DAY, *packing.names, *keys)
+    owner, day = rows[_OWNER].to_numpy(), rows[_DAY].to_numpy()
     first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if owner.size else np.zeros(0, dtype=np.int64)
     lengths = np.diff(np.r_[first, owner.size])
     place_in = np.arange(owner.size) - np.repeat(first, lengths)
     kept = place_in < child.most
     told["beyond"] = int((~kept).sum())
-    for key in ("rows", "no_key", "orphans", "no_day", "early", "beyond"):
+    for key in _TOLD:
         getattr(tally, key)[child.name] = told[key]
     nth = (place_in[kept] + 1).astype(np.int32)
-    found = {column.name: part[kept] for column, part in zip(fields, codes, strict=True)}
+    rows = rows.filter(pl.Series(kept))
+    found = packing.cells(rows, child.schema.names)
     derived: dict[str, NDArray[Any]] = {NUMBER: nth}
     if child.order is not None:
         since = np.where(owners.origin[owner[first]] == _NO_DAY, day[first], owners.origin[owner[first]])
@@ -739,36 +925,15 @@ def _rows(
         inner = column.boundaries[1:-1]
         found[name] = np.searchsorted(inner, values, side="right").astype(np.min_scalar_type(column.size))
     owner, day = owner[kept], day[kept]
-    row_keys = None if row_keys is None else row_keys.filter(pl.Series(kept))
     person = owners.person[owner] if child.parent else owner
     count = np.bincount(owner, minlength=size).astype(np.int32)
-    rows = HistoryRows(person, nth, count, found, owner if child.parent else None)
-    return rows, _Owners.of_rows(person, day, row_keys)
+    history = HistoryRows(person, nth, count, found, owner if child.parent else None)
+    return history, _Owners.of_rows(person, day, None if child.key is None else rows[_ROW])
 
 
-def _ranks(keys: pl.Series | None) -> list[NDArray[Any]]:
-    """Return by what rows that tie in all else are put in order, for ``lexsort``: their keys, none before any."""
+def _by_key(kind: pl.DataType) -> list[pl.Expr]:
+    """Return by what rows that tie in all else are put in order: their keys, none before any."""
     import polars as pl
 
-    if keys is None:
-        return []
-    if keys.dtype == pl.Int64:
-        return [keys.fill_null(0).to_numpy(), keys.is_not_null().to_numpy()]
-    every = keys.drop_nulls().unique().to_frame(_ROW)
-    ordered = every.sort(pl.col(_ROW).str.len_chars(), _ROW).with_row_index("rank", offset=1)
-    ranks = keys.to_frame(_ROW).join(ordered, on=_ROW, how="left", maintain_order="left")["rank"]
-    return [ranks.fill_null(0).to_numpy()]
-
-
-def _words(codes: Sequence[NDArray[Any]], sizes: Sequence[int]) -> list[Ints]:
-    """Pack the cells of rows into as few 64-bit words as possible, the first one last, as ``lexsort`` wants it."""
-    words: list[Ints] = []
-    room = 0
-    for code, size in zip(codes, sizes, strict=True):
-        if size <= room:
-            words[-1] = words[-1] * size + code
-            room //= size
-        else:
-            words.append(code.astype(np.int64))
-            room = 2**62 // size
-    return words[::-1]
+    key = pl.col(_ROW)
+    return [key] if kind == pl.Int64 else [key.str.len_chars(), key]

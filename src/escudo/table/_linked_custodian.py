@@ -272,4 +272,4 @@ def check_linked(data: Mapping[str, Any], schema: LinkedSchema) -> LinkedCheck:
     }
     opened = {name: open_data(one, schema.reading(name)) if isinstance(one, str) else one for name, one in data.items()}
     parents = {child.name: child.parent for child in schema.children if child.parent}
-    return LinkedCheck(reports, PrivateTables(opened, schema).histories().tally, parents=parents)
+    return LinkedCheck(reports, PrivateTables(opened, schema).tally(), parents=parents)

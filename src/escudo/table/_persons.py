@@ -60,6 +60,7 @@ PERSON_NUMBER = "person_number"
 
 _MOST_BITS = 20_000  # of a number that is an id, above and below the line
 _PRIME = 2**31 - 1  # products of two remainders fit into 64 bits in every engine
+_SPREAD = 0x5851F42D  # odd, and far from small fractions of the prime
 _EXACT = {"Float16": 2.0**11, "Float32": 2.0**24}  # whole numbers in floats are exact below; 2^53 for the rest
 _Number = TypeVar("_Number", int, nw.Expr)
 
@@ -150,6 +151,25 @@ def with_text_number(frame: nw.LazyFrame[Any], *, seed: int) -> nw.LazyFrame[Any
         native = native.with_columns(_polars_number(seed).alias(PERSON_NUMBER))
     numbered: nw.LazyFrame[Any] = nw.from_native(native)
     return numbered
+
+
+def key_numbers(keys: pl.Series, *, seed: int) -> pl.Series:
+    """Return a public hash of each key, the keys of all tables being whole numbers or all of them texts.
+
+    Keys that are missing are nobody's: their numbers say nothing, and are spread evenly.
+    """
+    import polars as pl
+
+    frame: nw.LazyFrame[Any] = nw.from_native(keys.alias(PERSON).to_frame().lazy())
+    if keys.dtype == pl.String:
+        frame = with_text_number(frame, seed=seed)
+    else:
+        frame = frame.select(*person_columns(PERSON, nw.Int64(), seed=seed))
+    numbers: pl.Series = frame.select(PERSON_NUMBER).to_native().collect().to_series().cast(pl.Int64)
+    if not numbers.null_count():
+        return numbers
+    spread = pl.Series(np.arange(len(keys)) * _SPREAD % _PRIME)
+    return numbers.fill_null(spread)
 
 
 def _tagged_text(text: str) -> str:

@@ -4,7 +4,8 @@ Each worker hands its part of the columns to polars in Arrow batches and takes t
 (:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
 the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
 comes out the same. The driver holds counts, sums and votes; rows pass through it, a few at a time, only for questions
-that train on them or compare two whole columns (:func:`spark_pieces`), and for linked tables.
+that train on them or compare two whole columns (:func:`spark_pieces`), and where only some of several linked tables lie
+on Spark (:func:`spark_packed`).
 
 Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
 ``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue. Of a Delta or
@@ -20,7 +21,9 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote
 
@@ -30,7 +33,8 @@ from numpy.typing import NDArray
 
 from escudo._validate import did_you_mean
 from escudo.errors import EngineError, InputError
-from escudo.table._counts import RunningCounts, Spans
+from escudo.table._contributions import PersonParts
+from escudo.table._counts import RunningCounts, Spans, add_counts, counts_to_bytes
 from escudo.table._files import is_lake, open_lake
 from escudo.table._frames import Source, stored_names
 from escudo.table._persons import PERSON, PERSON_NUMBER
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from escudo.table._lakes import Lake
+    from escudo.table._linked import Find, Gathering
     from escudo.table._schema import Schema
 
 _MERGED = 16  # partial results that the driver adds up, where there would be more than it should hold
@@ -231,9 +236,9 @@ def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], types: A
 def spark_tally(query: Query, source: Source, spans: Spans) -> RunningCounts:
     """Count on the workers, in one pass, and add up what they found."""
 
-    def counted(pieces: Iterator[Piece]) -> bytes:
+    def counted(batches: Iterator[Any]) -> bytes:
         tally = RunningCounts(spans)
-        for piece in pieces:
+        for piece in _rows_of(query, batches):
             tally.add(piece.cells)
         return tally.to_bytes()
 
@@ -244,20 +249,97 @@ def spark_tally(query: Query, source: Source, spans: Spans) -> RunningCounts:
         return tally
 
     size = RunningCounts(spans).size_in_bytes
-    return merged(_found(query, source, counted, lambda blobs: merged(blobs).to_bytes(), size))
+    return merged(_found(_parted(query, source), counted, lambda blobs: merged(blobs).to_bytes(), size))
 
 
 def spark_sums(arrays: Arrays, source: Source, add_up: AddUp) -> NDArray[np.int64]:
     """Let the workers add up whole numbers of their rows, in one pass, and return the sums over all of them."""
-    none = add_up(iter(()))
+    query = arrays.query
 
-    def added(pieces: Iterator[Piece]) -> bytes:
-        return add_up(rows for rows, _ in arrays.made("pyspark", pieces)).tobytes()
+    def added(batches: Iterator[Any]) -> NDArray[np.int64]:
+        return add_up(rows for rows, _ in arrays.made("pyspark", _rows_of(query, batches)))
+
+    return _summed(_parted(query, source), added, add_up(iter(())))
+
+
+def _summed(
+    parted: Any, add: Callable[[Iterator[Any]], NDArray[np.int64]], none: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the sum of what each worker finds in its part, given what is found in none."""
 
     def merged(blobs: Iterable[bytes]) -> NDArray[np.int64]:
-        return sum((np.frombuffer(blob, dtype=np.int64).reshape(none.shape) for blob in blobs), start=none)
+        total = np.zeros(none.size, dtype=np.int64)
+        for blob in blobs:
+            add_counts(total, blob)
+        return total
 
-    return merged(_found(arrays.query, source, added, lambda blobs: merged(blobs).tobytes(), none.nbytes))
+    found = _found(
+        parted,
+        lambda batches: counts_to_bytes(add(batches).ravel()),
+        lambda blobs: counts_to_bytes(merged(blobs)),
+        none.nbytes,
+    )
+    return merged(found).reshape(none.shape)
+
+
+@contextmanager
+def spark_together(
+    gathering: Gathering, sources: Mapping[str, Source], *, once: bool
+) -> Iterator[Callable[[Find], NDArray[np.int64]]]:
+    """Bring the rows of linked tables together on the workers, person by person; they add up what is found in them.
+
+    Args:
+        gathering: How rows travel.
+        sources: The tables.
+        once: Whether sums are asked for once. Else packed rows stay with the workers, in memory or on disk.
+    """
+    import polars as pl
+    from pyspark.sql import functions
+
+    kinds = gathering.types()
+    words: dict[Any, str] = {pl.String: "string", pl.Int32: "int", pl.Int64: "long"}
+    types = ", ".join(f"{name} {words[kind]}" for name, kind in kinds.items())
+
+    def packed(table: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        def pack(batches: Iterator[Any]) -> Iterator[Any]:
+            for frame in _frames(batches):
+                for rows in gathering.travelling(frame, table):
+                    yield from rows.to_arrow().to_batches()
+
+        return pack
+
+    tables = [_mapped(_chosen(source, gathering.stored(name)), packed(name), types) for name, source in sources.items()]
+    parted = reduce(lambda one, other: one.union(other), tables).repartition(functions.col(PERSON_NUMBER))
+
+    def summed(find: Find) -> NDArray[np.int64]:
+        def added(batches: Iterator[Any]) -> NDArray[np.int64]:
+            arrived = (source.frame.to_native().cast(kinds) for source in _frames(batches))
+            with PersonParts(arrived) as parts:
+                return gathering.summed(find, parts)
+
+        return _summed(parted, added, gathering.summed(find, ()))
+
+    if once:
+        yield summed
+        return
+    parted = parted.persist()
+    try:
+        yield summed
+    finally:
+        parted.unpersist()
+
+
+def spark_packed(gathering: Gathering, source: Source, table: str) -> Iterator[pl.DataFrame]:
+    """Yield the packed rows of one of several linked tables, of which others lie elsewhere, some at a time."""
+    import polars as pl
+
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        for frame in _frames(batches):
+            yield from _blobs(_ipc(rows) for rows in gathering.packed(frame, table))
+
+    rows = _mapped(_chosen(source, gathering.stored(table)), pack, "found binary")
+    for row in rows.toLocalIterator(prefetchPartitions=True):
+        yield pl.read_ipc(io.BytesIO(bytes(row[0])))
 
 
 def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -359,21 +441,16 @@ def _as_placed(batch: Any) -> Placed:
 
 
 def _found(
-    query: Query,
-    source: Source,
-    find: Callable[[Iterator[Piece]], bytes],
-    merge: Callable[[Iterable[bytes]], bytes],
-    size: int,
+    parted: Any, find: Callable[[Iterator[Any]], bytes], merge: Callable[[Iterable[bytes]], bytes], size: int
 ) -> Iterator[bytes]:
     """Yield what each worker finds in its rows; merged on the workers, where all of it is too much for the driver."""
 
     def one(batches: Iterator[Any]) -> Iterator[Any]:
-        return _blobs([find(_rows_of(query, batches))])
+        return _blobs([find(batches)])
 
     def together(batches: Iterator[Any]) -> Iterator[Any]:
         return _blobs([merge(blob for batch in batches for blob in batch.column(0).to_pylist())])
 
-    parted = _parted(query, source)
     found = _mapped(parted, one, "found binary")
     if _partitions(parted) * size > _MOST_BYTES:
         found = _mapped(found.repartition(_MERGED), together, "found binary")
@@ -403,12 +480,8 @@ def _parted(query: Query, source: Source) -> Any:
     """Return the frame whose partitions are read for themselves: for the person unit, packed and parted by person."""
     from pyspark.sql import functions
 
-    native: Any = source.frame.to_native()
     person_id = () if query.schema.person_id is None else (query.schema.person_id,)
-    names = [*stored_names(query.schema, query.codes), *person_id]
-    native = native.select(*(native["`" + name.replace("`", "``") + "`"] for name in names))
-    collated = [f.name for f in native.schema if getattr(f.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"]
-    native = native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
+    native = _chosen(source, [*stored_names(query.schema, query.codes), *person_id])
     if query.schema.person_id is None:
         return native
 
@@ -422,6 +495,16 @@ def _parted(query: Query, source: Source) -> Any:
     longs, doubles = [PERSON_NUMBER, *query.packing.names], query.numbers.values()
     types = [f"{PERSON} {person}", *(f"{name} long" for name in longs), *(f"{name} double" for name in doubles)]
     return _mapped(native, packed, ", ".join(types)).repartition(functions.col(PERSON_NUMBER))
+
+
+def _chosen(source: Source, names: Sequence[str]) -> Any:
+    """Return some columns of a frame, texts to be compared by their characters."""
+    from pyspark.sql import functions
+
+    native: Any = source.frame.to_native()
+    native = native.select(*(native["`" + name.replace("`", "``") + "`"] for name in names))
+    collated = [f.name for f in native.schema if getattr(f.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"]
+    return native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
 
 
 def _travelling(query: Query, rows: pl.DataFrame) -> list[pl.Expr]:
@@ -470,8 +553,12 @@ def _written(piece: Piece) -> bytes:
     import polars as pl
 
     columns = [*piece.cells.values(), *piece.numbers.values(), piece.whose]
+    return _ipc(pl.DataFrame({f"{i}": column for i, column in enumerate(columns)}))
+
+
+def _ipc(rows: pl.DataFrame) -> bytes:
     written = io.BytesIO()
-    pl.DataFrame({f"{i}": column for i, column in enumerate(columns)}).write_ipc(written, compression="lz4")
+    rows.write_ipc(written, compression="lz4")
     return written.getvalue()
 
 

@@ -477,17 +477,19 @@ class PreparedLinkedFigures:
         """The budget tree: one leaf."""
         return Plan(EVALUATION_PURPOSE, self.event, buys="how close synthetic people and their rows are")
 
-    def counted(self, real: Histories, synthetic: Histories) -> PreparedLinkedFigures:
+    def counted(self, real: PrivateTables, synthetic: Histories) -> PreparedLinkedFigures:
         """Return it with exact figures and numbers of people, which are private."""
-        figures = []
+        every = [table for tables in self.tables.values() for table in tables]
+        bases = [_everybody(self.schema, base) for base in self.bases]
+        found, figures = iter(real.counts([*every, *bases])), []
         for tables in self.tables.values():
             far = []
             for table in tables:
-                ours, theirs = real.counts(table) / table.steps, synthetic.counts(table) / table.steps
+                ours, theirs = next(found) / table.steps, synthetic.counts(table) / table.steps
                 shares = theirs / max(float(theirs.sum()), 1.0)
                 far.append(float(np.abs(ours - ours.sum() * shares).sum() / 2))
             figures.append(float(np.mean(far)))
-        numbers = [_voices(real, base) for base in self.bases]
+        numbers = [(2 * next(found).item() + base.steps) // (2 * base.steps) for base in bases]
         return replace(self, exact=(np.array(figures), np.array(numbers, dtype=np.float64)))
 
     def run(self, table: PrivateTables, purse: Purse) -> PrivateLinkedEvaluation:
@@ -498,7 +500,7 @@ class PreparedLinkedFigures:
         """Read synthetic people, count, and add noise: as a part of a release, of whose plan it is a leaf."""
         made = read_linked(synthetic, self.schema, argument="synthetic")
         own = purse.release(None, self.event).guarantee
-        return self.counted(table.histories(), made)._released(purse, own)
+        return self.counted(table, made)._released(purse, own)
 
     def _released(self, purse: Purse, guarantee: Guarantee) -> PrivateLinkedEvaluation:
         figures, numbers = self.exact
@@ -531,16 +533,13 @@ class PreparedLinkedFigures:
         )
 
 
-def _voices(real: Histories, base: str) -> int:
-    """Return how many people there are, or have a row of a table, or two; of rows of rows how many voices, rounded."""
+def _everybody(schema: LinkedSchema, base: str) -> LinkedTable:
+    """Return the table of one cell that counts people, or those who have a row of a table, or two: their voices."""
     view, _, table = base.partition(" ")
     if view == "people":
-        return real.size
-    child = real.schema.child(table)
-    if child.parent:
-        every = LinkedTable(view="next" if view == "next" else "all", table=child.name, parent=child.parent, columns=())
-        return int((2 * real.counts(every).item() + every.steps) // (2 * every.steps))
-    return int((real.rows[table].count > (1 if view == "next" else 0)).sum())
+        return LinkedTable(view="people", columns=())
+    parent = schema.child(table).parent
+    return LinkedTable(view="next" if view == "next" else "all", table=table, parent=parent, columns=())
 
 
 def evaluate_linked(
@@ -550,6 +549,6 @@ def evaluate_linked(
     prepared = PreparedLinkedFigures.of(tables.schema, tables.neighbours, epsilon=epsilon)
     if not planning():  # before anything is spent: an engine that fails then costs nothing
         made = read_linked(synthetic, tables.schema, argument="synthetic")
-        prepared = prepared.counted(tables.histories(), made)
+        prepared = prepared.counted(tables, made)
     asked: Any = prepared
     return cast(PrivateLinkedEvaluation, run(asked, cast(Any, tables), seed=seed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -149,7 +149,7 @@ def test_nobody_moves_what_is_measured_further_than_one_row_would(one: Any, othe
             purse = _Seen(seed=1)
             levels = Levels.of(method.schema, {})
             scopes = [(0,), (1,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
-            voices: Any = _Voices(PrivateTables(made, SCHEMA).histories(), part.view, method.design.neighbours)
+            voices: Any = _Voices(cast(Any, PrivateTables(made, SCHEMA)), part.view, method.design.neighbours)
             measure(voices, levels, scopes, method.first, purse, None, method.design.voice)
             seen.append(purse.exact)
         # In units of the sensitivity, which is that of one row.

@@ -325,7 +325,7 @@ def test_an_attacked_person_is_counted_as_if_they_had_been_there(made: Clinic) -
     for block in prepared.shares.blocks:
         for columns in block.tables:
             table = block.counted(columns)
-            moved = _MovedTables(RowsWithRecord(rest=rest, record=last)).counts(table)
+            (moved,) = _MovedTables(RowsWithRecord(rest=rest, record=last)).counts([table])
             np.testing.assert_array_equal(moved, everybody.histories.counts(table))
             reach = float(np.linalg.norm(canary.histories.counts(table).ravel()))
             assert reach <= table.sensitivity("add_remove").l2

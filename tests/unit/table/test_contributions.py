@@ -16,7 +16,7 @@ import pytest
 from escudo.errors import InputError
 from escudo.table import _contributions
 from escudo.table._columns import Categorical, Column, Numeric
-from escudo.table._contributions import MEMORY_SETTING, Packing, by_person, kept, memory_for_rows
+from escudo.table._contributions import MEMORY_SETTING, Packing, PersonParts, held, kept, memory_for_rows
 from escudo.table._persons import PERSON, PERSON_NUMBER
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
@@ -112,7 +112,8 @@ def test_buckets_on_disk_keep_what_memory_keeps(engine: str, text: bool, monkeyp
 def test_one_person_of_very_many_rows_is_not_parted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_contributions, "memory_for_rows", lambda: 100)
     rows = pl.DataFrame({PERSON: [1] * 900, PERSON_NUMBER: [17] * 900, "w0": range(900)})
-    assert sum(part.height for part in by_person([rows], lambda part: part)) == 900
+    with PersonParts([rows]) as parts:
+        assert [part.height for part in parts] == [part.height for part in parts] == [900]
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "²"])
@@ -122,6 +123,22 @@ def test_a_setting_that_is_no_size_is_refused(text: str, monkeypatch: pytest.Mon
         memory_for_rows()
     with pytest.raises(InputError, match=MEMORY_SETTING):
         PrivateTable(_frame(), SCHEMA).counts("whole")
+
+
+def test_rows_that_do_not_fit_into_memory_are_mapped_from_a_file_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rows = np.random.default_rng(1).integers(0, 200, (1000, 7))
+    none = np.empty((0, 7), np.uint8)
+    for room in (10**6, 2000, 1):
+        monkeypatch.setattr(_contributions, "memory_for_rows", lambda room=room: room)
+        found = held(iter(np.array_split(rows, 13)), none)
+        assert found.flags.writeable == (room > rows.size)  # what is mapped is not
+        assert found.dtype == np.uint8
+        np.testing.assert_array_equal(found, rows)
+        assert list(tmp_path.iterdir()) == []
+        assert held([], none).shape == held([none], none).shape == (0, 7)
 
 
 _CHILD = """
@@ -147,7 +164,7 @@ def status(fd):
     except OSError:
         return None
 
-list(_contributions.by_person(rows(), lambda part: part))
+_contributions.PersonParts(rows())
 """
 
 

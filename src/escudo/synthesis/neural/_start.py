@@ -45,7 +45,7 @@ from escudo.synthesis.neural._network import (
     JointNetwork,
     Network,
 )
-from escudo.table import PrivateTable, Schema
+from escudo.table import PrivateTable, Schema, held
 
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd import Knobs, Slots
@@ -59,9 +59,9 @@ LATENT_RATE = 0.004
 
 
 def codes_of(schema: Schema, table: PrivateTable) -> NDArray[np.generic]:
+    """Return the rows as cells, in the smallest type that holds every cell, in memory or on disk. Private."""
     kind = np.min_scalar_type(max(schema.sizes.values()) - 1)
-    none = np.empty((0, len(schema.names)), kind)  # a table without rows may have no batch either
-    return np.concatenate([none, *table.batches(_READ)], dtype=kind, casting="unsafe")
+    return held(table.batches(_READ), np.empty((0, len(schema.names)), kind))
 
 
 def random_start(network: Any, stream: np.random.Generator | None) -> NDArray[np.float32]:

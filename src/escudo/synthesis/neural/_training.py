@@ -604,7 +604,7 @@ class PreparedNeural:
         ).value
 
     def codes(self, table: PrivateTable) -> NDArray[np.generic]:
-        """Return the rows as cells, in the smallest type that holds every cell of the schema. Private."""
+        """Return the rows as cells. Private."""
         return codes_of(self.schema, table)
 
     @property

@@ -18,7 +18,7 @@ from escudo.synthesis import load, prepare, synthesize
 from escudo.synthesis._linear import LinearModel
 from escudo.synthesis.neural import NeuralModel, _training
 from escudo.synthesis.neural._start import learning_rate_for, parameters_of, pretrain, rule_for
-from escudo.table import PrivateTable
+from escudo.table import PrivateTable, _contributions
 
 BUDGET = {"epsilon": 8.0, "delta": 1e-5, "seed": 12}
 SMALL = {"latent": 2, "encoder": (8,), "decoder": (8,), "pretraining": 50, "steps": 10}
@@ -51,6 +51,12 @@ def test_the_rows_have_the_dependences_of_the_table(autoregressive, frame):
     shares = made["job"].value_counts(normalize=True).sort("job")["proportion"].to_numpy()
     real = frame["job"].value_counts(normalize=True).sort("job")["proportion"].to_numpy()
     assert np.abs(shares - real).max() < 0.06
+
+
+def test_a_training_on_rows_that_are_on_disk_is_the_one_in_memory(vae, monkeypatch, frame, schema, graph):
+    monkeypatch.setattr(_contributions, "memory_for_rows", lambda: 100)
+    again = synthesize(PrivateTable(frame, schema), graph, generator="vae", **BUDGET, **SMALL)
+    assert again.sample(50, seed=1).equals(vae.sample(50, seed=1))
 
 
 @pytest.mark.parametrize("name", ["autoregressive", "vae"])
