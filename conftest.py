@@ -65,3 +65,8 @@ def pytest_collection_finish() -> None:
         jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / "build" / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_sessionfinish() -> None:
+    """Let go of everything in the end: extensions complain of what is left of them."""
+    gc.unfreeze()
