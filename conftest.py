@@ -50,7 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -seconds.get(item.path.relative_to(root).as_posix(), 0.0))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
     """Look no more through what stays until the end, and keep what JAX compiles for the next run of the same tests.
 
     Looking through modules and ten thousand tests for what nobody uses, again and again, took a twentieth of a run.
