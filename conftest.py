@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # The same commands are asked a thousand times: built once, where each call would build all of them again.
 typer.testing._get_command = typer.main.get_command = functools.cache(typer.main.get_command)
 
+gc.disable()  # until tests are collected: nothing of what is loaded and listed until then is ever let go
+
 
 @pytest.fixture(scope="session", autouse=True)
 def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -44,3 +48,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start what takes longest first, so that no process works alone at the end."""
     seconds, root = recorded(), Path(__file__).parent
     items.sort(key=lambda item: -seconds.get(item.path.relative_to(root).as_posix(), 0.0))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Look no more through what stays until the end, and keep what JAX compiles for the next run of the same tests.
+
+    Looking through modules and ten thousand tests for what nobody uses, again and again, took a twentieth of a run.
+    Only this process keeps programs: those that it starts may be killed in the midst of writing one.
+    """
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(10_000)
+    if "jax" in sys.modules:
+        import jax
+
+        jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / "build" / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_sessionfinish() -> None:
+    """Let go of everything in the end: extensions complain of what is left of them."""
+    gc.unfreeze()

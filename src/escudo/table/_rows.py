@@ -152,8 +152,10 @@ class Query:
         """Return what the engine computes for a column; :func:`~escudo.table._encode.reader_of` does the rest."""
         if engine.is_ibis() and self.schema.person_id is not None:
             return sortable(column, dtype)
-        if engine.is_duckdb() and isinstance(column, Numeric):
-            return number(column.name, dtype)  # the expression of its bin would repeat itself many times over in SQL
+        if isinstance(column, Numeric) and (engine.is_duckdb() or (engine.is_polars() and column.edges is not None)):
+            # The expression of a bin would repeat itself many times over in SQL; one of bins with edges of
+            # their own has a term for each, and takes longer to be put together than thousands of rows to be read.
+            return number(column.name, dtype)
         return guarded(column, dtype)
 
     def piece(self, frame: pl.DataFrame) -> Piece:
