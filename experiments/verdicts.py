@@ -62,6 +62,10 @@ TABLES = {100: 60, 500: 200, 2000: 200, 10_000: 200, 100_000: 60}
 """Rows of tables without one, and how many there are of each kind that decides; half of that of other common causes,
 and a quarter of those that are linear and normal, or independent."""
 
+MOST_TABLES = 300
+"""Of the largest ones, of each kind that decides: of the first 60, 8 (seen through curves) and 1 got verdicts, which
+says little of either."""
+
 DECIDING = ("common cause, unequal noise", "common cause, seen through curves")
 """The kinds that get the most verdicts: what is allowed hangs on them, so there are more tables of them."""
 
@@ -464,6 +468,8 @@ def without_direction(quick: bool, beside: Executor) -> dict[str, Any]:
             many = count // (1 if family in DECIDING else 2 if family in COMMON_CAUSES else 4)
             if family in WRITTEN_LAST:
                 many = MORE.get(rows, many)
+            elif family in DECIDING and rows == max(TABLES):
+                many = MOST_TABLES
             if not quick or rows <= 2000:
                 waiting[family, rows] = beside.submit(given, family, rows, 3 if quick else many)
     out: dict[str, Any] = {kind: {} for kind in (*KINDS, *COMMON_CAUSES, *WRITTEN_LAST)}
@@ -620,9 +626,10 @@ At most {100 * worst["linear Gaussian"]:.1f} % where columns are linear with nor
 kinds of common causes, and {100 * worst[kind]:.1f} % for the worst of them ({kind.split(", ")[1]}). These kinds were in
 view when the settings were chosen, on other draws than these; with a kind left out of the choice it gets verdicts in
 {unseen} of tables (ε = 10, {max(ALL_SIZES):,} rows). {max(TABLES.values())} tables of the two kinds that get the most
-in a cell, {TABLES[max(TABLES)]} with {max(TABLES):,} rows; half of that of other common causes, a quarter of the rest.
-Chance moves a share of 5 % of {max(TABLES.values())} tables by ± {_chance(0.05, max(TABLES.values()))} points (95 %),
-and of {TABLES[max(TABLES)]} by ± {_chance(0.05, TABLES[max(TABLES)])}.
+in a cell, {MOST_TABLES} with {max(TABLES):,} rows; {max(TABLES.values()) // 2} and {TABLES[max(TABLES)] // 2} of other
+common causes, {max(TABLES.values()) // 4} and {TABLES[max(TABLES)] // 4} of the rest. Chance moves a share of 5 % of
+{MOST_TABLES} tables by ± {_chance(0.05, MOST_TABLES)} points (95 %), and of {TABLES[max(TABLES)] // 2} by
+± {_chance(0.05, TABLES[max(TABLES)] // 2)}.
 
 **Kinds on which nothing was chosen.** {_last(worst)}
 
