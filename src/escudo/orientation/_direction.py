@@ -91,7 +91,7 @@ def direction(
     >>> import numpy as np, polars as pl, escudo
     >>> rng = np.random.default_rng(0)
     >>> height = rng.uniform(-1, 1, 4000)
-    >>> frame = pl.DataFrame({"height": height, "frost": 2 * height**3 + 0.3 * rng.normal(size=4000)})
+    >>> frame = pl.DataFrame({"height": height, "frost": 2 * height**2 + 0.3 * rng.normal(size=4000)})
     >>> bounds = {"type": "numeric", "lower": -3.5, "upper": 3.5}
     >>> table = escudo.PrivateTable(frame, escudo.Schema.from_dict({"height": bounds, "frost": bounds}))
     >>> direction(table, "frost", "height", epsilon=1.0, seed=1).verdict

@@ -566,7 +566,7 @@ def probability_of(margin: float, blocks: int) -> float:
     """Return how often a margin of this size, noise included, has named the cause where one column causes the other.
 
     >>> probability_of(20, 20), probability_of(-5, 20)
-    (0.92, 0.68)
+    (0.92, 0.66)
     """
     part = abs(margin) / blocks
     return max(found for least, found in PROBABILITIES.items() if part >= least)
