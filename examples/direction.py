@@ -18,10 +18,10 @@ DAYS = {"type": "numeric", "lower": 0, "upper": 365}
 
 
 def stations(rows: int, seed: int) -> pl.DataFrame:
-    """Draw stations: days of frost are a curve of the height, plus noise."""
+    """Draw stations: frost is rarest on the slopes, above the cold air of the valleys, plus noise."""
     rng = np.random.default_rng(seed)
     height = rng.uniform(0, 3000, rows)
-    frost = 20 + 300 * (height / 3000) ** 4 + rng.normal(0, 25, rows)
+    frost = 40 + 280 * ((height - 1000) / 2000) ** 2 + rng.normal(0, 20, rows)
     return pl.DataFrame({"height": height, "frost": frost.clip(0, 365)})
 
 

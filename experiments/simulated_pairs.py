@@ -279,18 +279,24 @@ COMMON_CAUSES = (
     "common cause, curves",
     "common cause, equal noise",
     "common cause, unequal noise",
+    "common cause, random mechanisms",
+    "common cause, scales and counts",
+    "common cause, two of them",
+    "common cause, seen through curves",
+    "common cause, a clock",
 )
 """A column that is not seen causes both: linearly; as one of six functions, or any curve, with equal normal noise; as
-any curve, with noises of any shape and size, down to a fifth, where one column is nearly the cause itself."""
+any curve, with noises of any shape and size, down to a fifth, where one column is nearly the cause itself; by random
+mechanisms; also the size of noise, and one column may be counted. Two columns cause both; one does, and both are seen
+through curves; a time that runs, with a season, drives both. The last five were written after settings had been chosen
+on the first four, and were joined to them when one of the five had got more verdicts than it should."""
 
-WRITTEN_LATER = ("common cause, random mechanisms", "common cause, scales and counts")
-"""Two more, written after every setting had been frozen, and measured once: nothing was chosen on them."""
+WRITTEN_LAST = ("common cause, classes", "common cause, sizes", "common cause, meters")
+"""Three more, written before settings were chosen on those nine, and measured once, after that: the cause is a class,
+with a mean and a spread of each column; both columns are powers of a size, times factors of their own; both are read
+from meters that have steps and ends of the scale."""
 
-WRITTEN_LAST = ("common cause, two of them", "common cause, seen through curves", "common cause, a clock")
-"""Three more, written after the settings had been chosen again, and measured once: two columns cause both; one does,
-and both are seen through curves; a time that runs, with a season, drives both."""
-
-NOTHING_TO_TELL = ("linear Gaussian", "independent", "common cause", *COMMON_CAUSES, *WRITTEN_LATER, *WRITTEN_LAST)
+NOTHING_TO_TELL = ("linear Gaussian", "independent", "common cause", *COMMON_CAUSES, *WRITTEN_LAST)
 """Families without a direction: either way round fits alike, or neither column causes the other."""
 
 MEASURED = (
@@ -358,7 +364,7 @@ def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
     if kind == "independent":
         columns = _column(rng, n), _column(rng, n)
         return columns if rng.random() < 0.7 else (columns[0], _stepped(rng, columns[1]))
-    if kind in (*COMMON_CAUSES, *WRITTEN_LATER, *WRITTEN_LAST):
+    if kind in (*COMMON_CAUSES, *WRITTEN_LAST):
         first, second, _ = confounded_pair(rng, n, kind)
         return first, second
     if kind == "linear non-Gaussian":
@@ -402,6 +408,8 @@ def confounded_pair(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats
     """Draw a pair of one of the families without a direction that have a common cause, and that (or one of them)."""
     if kind in WRITTEN_LAST:
         return _confounded_last(rng, n, kind)
+    if kind in COMMON_CAUSES[-3:]:
+        return _confounded_later(rng, n, kind)
     if kind == "common cause, random mechanisms":  # as in SIM, without an arrow between the two
         cause = _random_shape(rng, n, gaussian=False)
         drawn = []
@@ -436,6 +444,27 @@ def confounded_pair(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats
 
 
 def _confounded_last(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats, Floats]:
+    classes = int(rng.integers(2, 7))
+    which = rng.choice(classes, n, p=rng.dirichlet(2 * np.ones(classes)))
+    cause = which.astype(float) if kind == "common cause, classes" else np.clip(_column(rng, n), -4, 4)
+    drawn = []
+    for _ in range(2):
+        size, noise = np.exp(rng.uniform(np.log(0.25), np.log(1.1))), _column(rng, n, gaussian=0.5)
+        if kind == "common cause, classes":
+            middle, spread = rng.normal(size=classes), np.exp(rng.uniform(-0.6, 0.6, classes))
+            values = standard(middle[which]) + size * spread[which] * noise
+        elif kind == "common cause, sizes":
+            power = rng.uniform(0.5, 1.5)
+            values = np.exp(rng.uniform(0.2, 0.8) * (power * cause + size * noise))
+        else:
+            values = standard(_curve(rng, cause)) + size * noise
+            low, high = np.quantile(values, (rng.uniform(0, 0.15), 1 - rng.uniform(0, 0.15)))
+            values = _stepped(rng, np.clip(values, low, high), 200)
+        drawn.append(values)
+    return drawn[0], drawn[1], cause
+
+
+def _confounded_later(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats, Floats]:
     cause, other = _column(rng, n), _column(rng, n)
     phase = rng.uniform(0, 6, 2)
     drawn = []

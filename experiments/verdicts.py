@@ -6,7 +6,8 @@ holds ``tuebingen_odd/`` and ``pairs_new/``, by default ``../shared/data``). Wri
 run on few pairs that writes nothing.
 
 **Nothing to tell.** Tables of 100 to 100,000 rows, ε from 0.1 to 10: linear with normal noise, independent, and with a
-common cause of four kinds. How often is there a verdict?
+common cause of nine kinds. How often is there a verdict? Then three kinds more, which were written before the settings
+were chosen and measured after that.
 
 **Something to tell.** Twelve simulated families, written apart from those the combiner was trained on, and real pairs
 (500 rows or more): how many are answered, and how many of those rightly? Beside the votes, rules that look at single
@@ -15,10 +16,11 @@ columns only, without noise, that answer as many of the pairs: those whose colum
 **What was chosen, and what that costs.** How large blocks may be, how much a block must be sure of to vote, how many
 must agree, and which scores vote, were chosen on these real pairs and on simulated ones, half and half: right answers
 less four times the wrong ones (80 % is as good as no answer), among the settings that keep to 10 % of verdicts on every
-kind of common cause, two standard errors included. All ``TRIED`` settings are counted here, and ``BY_HAND`` are not. So
-no figure of the chosen setting on all pairs is held out; what is reported as *left out* nearly is: for each family of
-sources, each simulated family and each kind of common cause the setting is chosen again on all others, and applied to
-it. Only that these settings were worth trying was seen on all pairs.
+kind of common cause, two standard errors included: ``TRIED`` settings and ``BY_HAND``. Then how sure a block must be
+was chosen again, and nothing else (``FREE``). So no figure of the chosen setting on all pairs is held out; what is
+reported as *left out* nearly is: for each family of sources, each simulated family and each kind of common cause that
+number is chosen again on all others, and applied to it. Only that these settings were worth trying was seen on all
+pairs.
 
 **Calibration.** A verdict is stated with a probability by the part of the blocks that its margin is. The table is
 fitted to half simulated, half real pairs, each family left out in turn for the figures on it.
@@ -44,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pairs import RESULTS, Pair, describe, real_pairs
 from scipy.stats import spearmanr
-from simulated_pairs import COMMON_CAUSES, MEASURED, WRITTEN_LAST, WRITTEN_LATER, confounded_pair, measured_pair
+from simulated_pairs import COMMON_CAUSES, MEASURED, WRITTEN_LAST, confounded_pair, measured_pair
 
 from escudo.orientation._blocks import FEWEST_DISTINCT, Blocks
 from escudo.orientation._procedures import LEAST_ODDS, MEMBERS, combiner, judge, signs
@@ -57,42 +59,46 @@ ROWS = {500: 60, 2000: 60, 10_000: 30}
 """Rows of simulated tables that have a direction, and how many there are of each family."""
 
 TABLES = {100: 60, 500: 200, 2000: 200, 10_000: 200, 100_000: 60}
-"""Rows of tables without one, and how many there are of each kind on which settings were chosen; a quarter of that of
-the others."""
+"""Rows of tables without one, and how many there are of each kind that decides; half of that of other common causes,
+and a quarter of those that are linear and normal, or independent."""
 
-MORE = {10_000: 300, 100_000: 40}
-"""Tables of each kind that was written last, drawn apart."""
+MOST_TABLES = 300
+"""Of the largest ones, of each kind that decides: of the first 60, 8 (seen through curves) and 1 got verdicts, which
+says little of either."""
+
+DECIDING = ("common cause, unequal noise", "common cause, seen through curves")
+"""The kinds that get the most verdicts: what is allowed hangs on them, so there are more tables of them."""
+
+MORE = {500: 300, 2000: 300, 10_000: 300, 100_000: 100}
+"""Tables of each kind that was written last."""
 
 NEAR, NEAR_ROWS, NEAR_TABLES = 0.9, 10_000, 100
 """A column whose rank correlation with the hidden cause is this large is nearly the cause itself; tables to see what
 verdicts are about there, of each kind."""
 
 SHUFFLES = 3
-RULES = {
-    "both": (0.15, 0.25, 0.35, 0.5, 0.65, 0.8, 1.0, 1.2),
-    "sum": (0.0, 0.7, 1.5, 2.5),
-    "odds": (0.3, 0.5, 0.8),
-    "five": (0.0, 2.0),
-}
-"""When a block votes: the log-odds are so large and most of five scores agree; their signs and the log-odds add up to
-more, in the combiner's direction; the log-odds alone; the five alone."""
-
 ALL_SIZES = (2000, 10_000)
 """Rows of the simulated pairs on which settings are chosen: more would only be more blocks of the same size."""
 
-LARGEST, AGREEMENTS = (64, 96, 128, 192), (0.5, 0.6, 0.7, 0.8, 0.9)
 Setting = tuple[int, str, float, float]
-TRIED: tuple[Setting, ...] = tuple(
-    (largest, rule, least, agreement)
-    for largest, (rule, several), agreement in itertools.product(LARGEST, RULES.items(), AGREEMENTS)
-    for least in several
-)
-BY_HAND = 235
+"""Records in a block, rule, the least it must be sure of, and how many blocks must agree."""
+
+TRIED, BY_HAND = 340, 235
 """About so many settings were looked at before: 130 with an earlier combiner (single scores, larger blocks), and 105 of
-one rule on other draws before blocks had to be surer. The choice among ``TRIED`` was made twice: first on 240 tables of
-each kind of common cause, then, because the worst kind decides, on 800 of that one."""
+one rule on other draws before blocks had to be surer. Then ``TRIED`` were tried twice (blocks of at most 64, 96, 128
+and 192, four rules, agreements of 0.5 to 0.9): on 240 tables of each of four kinds of common causes, and, because the
+worst kind decides, on 800 of that one. One of five kinds on which nothing had been chosen got verdicts in 10.7 % of
+tables. So the five were joined to the four, and of ``FREE`` the best chosen that keeps to 10 % on all nine. What a
+third choice among all ``TRIED`` would be on the nine kinds was seen: blocks of 64, log-odds of 0.8 and an agreement of
+0.6, which would answer 11 % of the real pairs like the one that is shipped, and 26 % instead of 23 % of the simulated
+ones. It was not taken: three numbers would have moved for that."""
 
 CHOSEN: Setting = (LARGEST_BLOCK, "both", LEAST_ODDS, AGREEMENT)
+FREE: tuple[Setting, ...] = tuple(
+    (LARGEST_BLOCK, "both", least, AGREEMENT) for least in (0.15, 0.25, 0.35, 0.5, 0.65, 0.8, 1.0, 1.2)
+)
+"""What was chosen among last."""
+
 BOLD: Setting = (192, "five", 0.0, 0.5)
 """What would answer as many pairs as was wanted."""
 
@@ -166,14 +172,15 @@ def look(case: Case, values: Floats, blocks: int, shuffle: int) -> None:
 
 
 def margin(seen: Floats, rule: str, least: float) -> float:
-    """Return the votes for the first column as the cause less those against it."""
+    """Return the votes for the first column as the cause less those against it.
+
+    A block votes where the log-odds are so large and most of five scores agree ("both"), or by the five alone ("five").
+    """
     five, odds, may = seen.T
-    total = {"both": odds, "odds": odds, "sum": five + odds, "five": five}[rule]
+    total = {"both": odds, "five": five}[rule]
     clear = (np.abs(total) >= least) & (total != 0)
     if rule == "both":
         clear &= five * odds > 0
-    if rule == "sum":
-        clear &= total * odds > 0
     return float((np.sign(total) * clear * may).sum())
 
 
@@ -277,7 +284,7 @@ def choice(real_ones: Sequence[Case], made: Sequence[Case], hidden: Sequence[Cas
         made: Simulated pairs with a direction, as many of each family.
         hidden: Pairs with a common cause; a family is a kind of it.
     """
-    settings = [CHOSEN, *(setting for setting in TRIED if setting != CHOSEN)]
+    settings = [CHOSEN, *(setting for setting in FREE if setting != CHOSEN)]
     tops = most(hidden, settings)
     kept = np.max(list(tops.values()), axis=0) <= MOST_CONFOUNDED
     found, (true, simulations) = {}, (worth(real_ones, settings), worth(made, settings))
@@ -311,8 +318,7 @@ def choice(real_ones: Sequence[Case], made: Sequence[Case], hidden: Sequence[Cas
         )
         found["kinds left out"][kind] = {"setting": list(settings[one]), "verdicts": rate["answered"]}
     found["stricter"] = {
-        str(least): _cost((LARGEST_BLOCK, "both", least, AGREEMENT), settings, tops, true[0], simulations[0], weights)
-        for least in RULES["both"]
+        str(setting[2]): _cost(setting, settings, tops, true[0], simulations[0], weights) for setting in FREE
     }
     return found
 
@@ -435,8 +441,6 @@ KINDS = {
     "linear Gaussian": ("linear Gaussian",),
     "independent": ("independent",),
     "common cause": COMMON_CAUSES,
-    "common cause, written later": WRITTEN_LATER,
-    "common cause, written last": WRITTEN_LAST,
 }
 
 
@@ -444,19 +448,6 @@ def given(family: str, rows: int, count: int) -> dict[str, float]:
     """Return how often tables of a family without a direction get a verdict, by ε."""
     cases = seen_at_all(family, rows, count, SEED + 2)
     return {f"{e:g}": rates(cases, CHOSEN, e)["answered"] for e in EPSILONS}
-
-
-def written_last() -> dict[str, Any]:
-    """Return how often the kinds that were written last get verdicts, in more tables than have a share in the cells."""
-    found: dict[str, Any] = {}
-    for family, (rows, count) in itertools.product(WRITTEN_LAST, MORE.items()):
-        cases = []
-        for case, values in simulated(family, rows, count, SEED + 8):
-            look(case, values, blocks_of(rows, 1.0, CHOSEN[0]), 0)
-            cases.append(case)
-        found.setdefault(family, {})[str(rows)] = {f"{e:g}": rates(cases, CHOSEN, e)["answered"] for e in (1.0, 10.0)}
-        print(family, rows, found[family][str(rows)], flush=True)
-    return found
 
 
 def seen_at_all(family: str, rows: int, count: int, seed: int) -> list[Case]:
@@ -473,11 +464,15 @@ def without_direction(quick: bool, beside: Executor) -> dict[str, Any]:
     """Return how often there are verdicts where nothing can be told, by kind, rows and ε: what is worked out beside."""
     waiting = {}
     for rows, count in reversed(TABLES.items()):
-        for family in (family for several in KINDS.values() for family in several):
-            fewer = 1 if family in COMMON_CAUSES else 4
+        for family in (*(family for several in KINDS.values() for family in several), *WRITTEN_LAST):
+            many = count // (1 if family in DECIDING else 2 if family in COMMON_CAUSES else 4)
+            if family in WRITTEN_LAST:
+                many = MORE.get(rows, many)
+            elif family in DECIDING and rows == max(TABLES):
+                many = MOST_TABLES
             if not quick or rows <= 2000:
-                waiting[family, rows] = beside.submit(given, family, rows, 3 if quick else count // fewer)
-    out: dict[str, Any] = {kind: {} for kind in (*KINDS, *COMMON_CAUSES, *WRITTEN_LATER, *WRITTEN_LAST)}
+                waiting[family, rows] = beside.submit(given, family, rows, 3 if quick else many)
+    out: dict[str, Any] = {kind: {} for kind in (*KINDS, *COMMON_CAUSES, *WRITTEN_LAST)}
     for kind, rows in itertools.product(out, TABLES):
         parts = [waiting[one, rows].result() for one in KINDS.get(kind, (kind,)) if (one, rows) in waiting]
         if parts:
@@ -506,11 +501,11 @@ def near_the_cause(quick: bool) -> dict[str, list[dict[str, Any]]]:
     return tables
 
 
-def confounded(quick: bool) -> list[Case]:
-    """Return pairs with a common cause, looked at with every size of block."""
-    *others, worst = COMMON_CAUSES
-    few, many = (3, 3) if quick else (240, 800)
-    return looked_at(others, few, SEED + 1, 10.0) + looked_at([worst], many, SEED + 1, 10.0)
+def confounded(quick: bool, beside: Executor) -> list[Case]:
+    """Return pairs with a common cause, looked at with every size of block, beside."""
+    many = {kind: 3 if quick else 800 if kind in DECIDING else 240 for kind in COMMON_CAUSES}
+    waiting = [beside.submit(looked_at, [kind], count, SEED + 1, 10.0) for kind, count in many.items()]
+    return [case for several in waiting for case in several.result()]
 
 
 def looked_at(families: Sequence[str], count: int, seed: int, epsilon: float) -> list[Case]:
@@ -518,7 +513,7 @@ def looked_at(families: Sequence[str], count: int, seed: int, epsilon: float) ->
     cases = []
     for rows, family in itertools.product(ALL_SIZES, families):
         for case, values in simulated(family, rows, count, seed):
-            for largest in LARGEST:
+            for largest, *_ in (CHOSEN, BOLD):
                 look(case, values, blocks_of(rows, epsilon, largest), 0)
             cases.append(case)
     return cases
@@ -530,17 +525,18 @@ def run(data: Path, quick: bool) -> dict[str, Any]:
         near = beside.submit(near_the_cause, quick)
         nothing = thread.submit(without_direction, quick, beside)
         found = with_direction(data, quick, beside)
-        return found | {"without direction": nothing.result(), "near the cause": near.result()}
+        found |= {"without direction": nothing.result(), "near the cause": near.result()}
+        return found | {"unseen": list(WRITTEN_LAST)}
 
 
 def with_direction(data: Path, quick: bool, beside: Executor) -> dict[str, Any]:
     """Choose, calibrate, and measure what has a direction; simulated pairs are looked at beside."""
-    hidden = confounded(quick)
+    hidden = confounded(quick, beside)
     by_rows = {rows: [case for case in hidden if case.rows == rows] for rows in sorted({case.rows for case in hidden})}
     pairs, digest = real(data)
     pairs = pairs[::6] if quick else pairs
     for case, values in pairs:
-        for epsilon, largest in {(1.0, largest) for largest in LARGEST} | {(e, CHOSEN[0]) for e in (0.1, 0.3, 1.0)}:
+        for epsilon, largest in {(1.0, BOLD[0])} | {(e, CHOSEN[0]) for e in (0.1, 0.3, 1.0)}:
             for shuffle in range(1 if quick else SHUFFLES):
                 look(case, values, blocks_of(case.rows, epsilon, largest), shuffle)
     cases = [case for case, _ in pairs]
@@ -552,7 +548,7 @@ def with_direction(data: Path, quick: bool, beside: Executor) -> dict[str, Any]:
         "hash": digest,
         "pairs": len(cases),
         "families": len({case.family for case in cases}),
-        "tried": len(TRIED),
+        "tried": TRIED,
         "choice": choice(cases, chosen_on, hidden),
         "real": {f"{e:g}": rates(cases, CHOSEN, e) for e in EPSILONS},
         "bold": {
@@ -605,7 +601,7 @@ def report(result: dict[str, Any]) -> str:
         f"| {family} | {' | '.join(_answered(one) for one in by_epsilon.values())} |"
         for family, by_epsilon in found["simulated"].items()
     )
-    kind, last = (max(kinds, key=worst.__getitem__) for kinds in (COMMON_CAUSES, WRITTEN_LAST))
+    kind = max(COMMON_CAUSES, key=worst.__getitem__)
     unseen = ", ".join(
         f"{100 * one['verdicts']:.0f} % ({name.split(', ')[1]})" for name, one in choice["kinds left out"].items()
     )
@@ -626,18 +622,17 @@ def report(result: dict[str, Any]) -> str:
 ## Where nothing can be told: verdicts, in % of tables
 
 At most {100 * worst["linear Gaussian"]:.1f} % where columns are linear with normal noise,
-{100 * worst["independent"]:.1f} % where they are independent, {100 * worst["common cause"]:.1f} % on average over four
+{100 * worst["independent"]:.1f} % where they are independent, {100 * worst["common cause"]:.1f} % on average over nine
 kinds of common causes, and {100 * worst[kind]:.1f} % for the worst of them ({kind.split(", ")[1]}). These kinds were in
 view when the settings were chosen, on other draws than these; with a kind left out of the choice it gets verdicts in
-{unseen} of tables (ε = 10, {max(ALL_SIZES):,} rows). Of five kinds on which nothing was chosen, two were written before
-blocks had to be surer, {100 * worst["common cause, written later"]:.1f} %, and three after that,
-{100 * worst["common cause, written last"]:.1f} % (means; the worst of these, {last.split(", ")[1]},
-{100 * worst[last]:.1f} %). {max(TABLES.values())} tables of
-each of the four kinds in a cell, {TABLES[max(TABLES)]} with {max(TABLES):,} rows; a quarter of that for other kinds.
-Chance moves a share of 5 % of {max(TABLES.values())} tables by ± {_chance(0.05, max(TABLES.values()))} points (95 %),
-and of {TABLES[max(TABLES)]} by ± {_chance(0.05, TABLES[max(TABLES)])}.
+{unseen} of tables (ε = 10, {max(ALL_SIZES):,} rows). {max(TABLES.values())} tables of the two kinds that get the most
+in a cell, {MOST_TABLES} with {max(TABLES):,} rows; {max(TABLES.values()) // 2} and {TABLES[max(TABLES)] // 2} of other
+common causes, {max(TABLES.values()) // 4} and {TABLES[max(TABLES)] // 4} of the rest. Chance moves a share of 5 % of
+{MOST_TABLES} tables by ± {_chance(0.05, MOST_TABLES)} points (95 %), and of {TABLES[max(TABLES)] // 2} by
+± {_chance(0.05, TABLES[max(TABLES)] // 2)}. The {MOST_TABLES} were {TABLES[max(TABLES)]} at first, of which 8 got
+verdicts (13.3 %, seen through curves); more were drawn because so few say little, and these {TABLES[max(TABLES)]} are among them.
 
-{_last(found)}
+**Kinds on which nothing was chosen.** {_last(worst)}
 
 **Why it does not grow with the table.** A block sees at most {LARGEST_BLOCK} records, whatever the table has, so the
 share of blocks that vote for a direction tends to a number that does not depend on the rows: more rows make it
@@ -654,9 +649,10 @@ sharper, not larger.
 ## Real pairs, ε = 1
 
 {found["pairs"]} pairs with 500 rows or more from {found["families"]} families of sources. {found["tried"]} settings
-were tried on them, after about {BY_HAND} by hand; {choice["allowed"]} of these keep to {_percent(MOST_CONFOUNDED)} on
-every kind of common cause. **Only the first line says something about other pairs**: there, the setting is chosen on
-all families but the one that it is applied to (the rules to choose from were written with all pairs in view, so it may
+were tried on them, after about {BY_HAND} by hand; the log-odds of a block were then chosen again among {len(FREE)},
+of which {choice["allowed"]} keep to {_percent(MOST_CONFOUNDED)} on every kind of common cause. **Only the first line
+says something about other pairs**: there, the log-odds are chosen on all families but the one that they are applied
+to (blocks, agreement and the rules to choose from were chosen with all pairs in view, so it may
 still be too bright). Intervals: 95 %, families drawn again: nearly all answers are about few families, and where these
 are not drawn little is left. "Ahead" is in points, with its standard error; the rules answer where columns differ most,
 as many pairs as the votes do; "always": where they answer for every pair.
@@ -706,11 +702,7 @@ def _targets(found: dict[str, Any]) -> str:
     worst = {kind: max(max(by.values()) for by in by_rows.values()) for kind, by_rows in kinds.items()}
     nothing = max(worst["linear Gaussian"], worst["independent"])
     kind = max(COMMON_CAUSES, key=worst.__getitem__)
-    unseen = {kind: worst[kind] for kind in WRITTEN_LATER}
-    unseen |= {
-        kind: max(max(by.values()) for by in by_rows.values()) for kind, by_rows in found["written last"].items()
-    }
-    later = max(unseen, key=unseen.__getitem__)
+    later = max(WRITTEN_LAST, key=worst.__getitem__)
     left, off = found["choice"]["families left out"], found["calibration"]["off"]
     told = ((name, one["1"]) for name, one in found["simulated"].items())
     family, least = min(
@@ -724,7 +716,7 @@ def _targets(found: dict[str, Any]) -> str:
             nothing <= 0.05,
         ),
         (
-            "where they have a common cause: at most 10 % on average over four kinds",
+            "where they have a common cause: at most 10 % on average over nine kinds",
             f"{100 * worst['common cause']:.1f} %",
             worst["common cause"] <= 0.10,
         ),
@@ -734,9 +726,9 @@ def _targets(found: dict[str, Any]) -> str:
             worst[kind] <= 0.10,
         ),
         (
-            f"and for the worst kind of {len(unseen)} on which nothing was chosen ({later})",
-            f"{100 * unseen[later]:.1f} %",
-            unseen[later] <= 0.10,
+            f"and for the worst kind of {len(WRITTEN_LAST)} on which nothing was chosen ({later})",
+            f"{100 * worst[later]:.1f} %",
+            worst[later] <= 0.10,
         ),
         (
             "real pairs, ε = 1, families left out: at least 80 % right",
@@ -768,17 +760,17 @@ def _chance(share: float, tables: int) -> str:
     return f"{200 * np.sqrt(share * (1 - share) / tables):.0f}"
 
 
-def _last(found: dict[str, Any]) -> str:
-    """Return what a larger draw says of the kinds that were written last."""
-    parts = [
-        f"{100 * max(by_epsilon.values()):.1f} % ({family.split(', ')[1]}, {int(rows):,} rows)"
-        for family, by_rows in found["written last"].items()
-        for rows, by_epsilon in by_rows.items()
-    ]
-    drawn = " and ".join(f"{count} of {rows:,} rows" for rows, count in MORE.items())
+def _last(worst: dict[str, float]) -> str:
+    """Return how often the kinds that were written last get verdicts, in words."""
+    parts = ", ".join(f"{100 * worst[kind]:.1f} % ({kind.split(', ')[1]})" for kind in WRITTEN_LAST)
+    drawn = ", ".join(f"{count} of {rows:,} rows" for rows, count in MORE.items())
     return (
-        f"**The kinds that were written last, drawn again** because cells of {TABLES[10_000] // 4} and "
-        f"{TABLES[100_000] // 4} tables say little ({drawn} of each kind, ε = 1 or 10, the larger): {', '.join(parts)}."
+        "A rule that keeps to 10 % on the kinds it was chosen on need not do so on others: chosen on the first\n"
+        "four, it gave verdicts in 10.7 % of tables of a fifth one (seen through curves, 300 tables of 10,000 rows).\n"
+        "So that one and four more were joined to the four, and the choice made again. Three kinds were written\n"
+        "before that, and "
+        f"looked at once, after it ({drawn} of each): at most {parts},\n"
+        "over all ε and numbers of rows."
     )
 
 
@@ -831,18 +823,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--data", type=Path, default=Path(__file__).parents[1] / ".." / "shared" / "data")
     options.add_argument("--quick", action="store_true", help="a smoke run that writes nothing")
-    options.add_argument("--last", action="store_true", help="renew only the larger draw of kinds written last")
     options.add_argument(
         "--page", action="store_true", help="write the page again from the record, and measure nothing"
     )
     arguments = options.parse_args()
     start = time.perf_counter()
-    if arguments.last:
-        result = json.loads((RESULTS / "verdicts.json").read_text(encoding="utf-8"))
-        result["found"]["written last"] = written_last()
-        result["written last"] = describe()
-        write(result)
-        return
     if arguments.page:
         write(json.loads((RESULTS / "verdicts.json").read_text(encoding="utf-8")))
         return

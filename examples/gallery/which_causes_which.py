@@ -11,7 +11,7 @@ import escudo
 
 rng = np.random.default_rng(1)
 height = rng.uniform(0, 3000, 3000)
-frost = (20 + 300 * (height / 3000) ** 4 + rng.normal(0, 25, 3000)).clip(0, 365)
+frost = (40 + 280 * ((height - 1000) / 2000) ** 2 + rng.normal(0, 20, 3000)).clip(0, 365)  # rarest on the slopes
 schema = escudo.Schema.from_dict(
     {"height": {"type": "numeric", "lower": 0, "upper": 3000}, "frost": {"type": "numeric", "lower": 0, "upper": 365}}
 )

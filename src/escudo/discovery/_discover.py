@@ -21,7 +21,7 @@ from escudo._validate import one_of, probability
 from escudo.asking import linked, run, verb
 from escudo.causal import CausalGraph
 from escudo.discovery._answer import AncestralDiscovery, Discovery
-from escudo.discovery._pattern import Edge, meek_closure
+from escudo.discovery._pattern import Edge, colliders, meek_closure
 from escudo.errors import GraphError, InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, Neighbours, Passes, Plan, PureEvent, delta_warning, usual_delta
@@ -409,16 +409,4 @@ def _with_arrow(graph: CausalGraph, arrow: Edge) -> CausalGraph | None:
         better.extension()
     except GraphError:
         return None
-    return better if _colliders(better) == _colliders(graph) else None
-
-
-def _colliders(graph: CausalGraph) -> set[tuple[frozenset[str], str]]:
-    """Return the v-structures: pairs of causes of one column that are not adjacent."""
-    joined = set(map(frozenset, graph.adjacencies))
-    return {
-        (frozenset((a, b)), name)
-        for name in graph.nodes
-        for a in graph.parents(name)
-        for b in graph.parents(name)
-        if a < b and frozenset((a, b)) not in joined
-    }
+    return better if colliders(better) == colliders(graph) else None

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -702,8 +703,8 @@ class _BackDoor:
 
     @classmethod
     def of(cls, graph: CausalGraph, treatment: str, outcome: str) -> _BackDoor:
-        full = graph.expand("undirected") if graph.groups else graph
-        full = full if full.is_dag else meek_closure(full)
+        stated = graph.expand("undirected") if graph.groups else graph
+        full = stated if stated.is_dag else meek_closure(stated)
         for role, name in (("treatment", treatment), ("outcome", outcome)):
             if name not in full:
                 raise GraphError(
@@ -712,8 +713,8 @@ class _BackDoor:
             if name in full.latents:
                 raise GraphError(f"The {role} {name!r} is latent in the graph, so its effect cannot be estimated.")
 
-        def onwards(name: str) -> tuple[str, ...]:
-            return (*full.children(name), *full.neighbours(name))
+        def onwards(name: str, among: CausalGraph = full) -> tuple[str, ...]:
+            return (*among.children(name), *among.neighbours(name))
 
         def backwards(name: str) -> tuple[str, ...]:
             return (*full.parents(name), *full.neighbours(name))
@@ -730,6 +731,15 @@ class _BackDoor:
             )
         causal = after & before
         if not causal:
+            follow = sorted(set(full.edges) - set(stated.edges))
+            as_stated = partial(onwards, among=stated)
+            if outcome in _reachable(as_stated(treatment), as_stated, without=treatment):
+                raise NotIdentifiableError(
+                    f"The graph leaves {', '.join(f'{b} — {a}' for a, b in follow)} open, but its arrows allow one "
+                    f"direction only, {', '.join(f'{a} → {b}' for a, b in follow)}: with the other, causes that are "
+                    "not joined would meet, and such arrows a graph shows. So it has no causal path from "
+                    f"{treatment!r} to {outcome!r}. If that is not meant, give the edge its direction."
+                )
             raise InputError(
                 f"The graph has no causal path from {treatment!r} to {outcome!r}: by the graph the effect is 0, and "
                 "nothing needs to be spent to know it. Swap the two, or change the graph."

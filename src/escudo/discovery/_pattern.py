@@ -12,10 +12,12 @@ logistic curve,
 
 .. math:: P(\text{true}) = \operatorname{logistic}(a + b \operatorname{logit} f - c\, κ),
 
-with κ the curvature about an edge where effects are taken as linear, and for directions the edges per column. Its
-numbers were fitted once, on simulated tables of 4 to 10 columns with up to 4 parents, 500 to 100,000 rows and ε from
-0.3 to 10 (about 1,150 of them, some 25 sets of features tried; ``benchmarks/confidence.py --fit`` fits such curves
-again), and are measured on others (``benchmarks/results/confidence.md``,
+with κ the curvature about an edge where effects are taken as linear, and for directions the edges per column. What
+came back every time counts for more, and so does an arrow that meets another one: it is seen in the tables of its own
+columns, where others only follow from such. The numbers were fitted on simulated tables of 4 to 10 columns with up to
+4 parents, 500 to 100,000 rows and ε from 0.3 to 10 (4,000 of them, some 70 sets of features tried;
+``benchmarks/confidence.py --fit`` fits them again), and are measured on others, also of kinds that nothing was fitted
+on (``benchmarks/results/confidence.md``,
 ``tests/statistical/test_edge_confidence.py``). Networks that break the assumptions (hidden causes, unfaithful laws) are
 not covered.
 
@@ -256,30 +258,30 @@ REPEATS = 20
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What frequencies are worth: log-odds of being true are a + b times log-odds of coming back, less what follows.
+    """What frequencies are worth: log-odds of being true are a + b times log-odds of coming back, and what follows.
 
     Attributes:
-        edge: a and b of edges.
-        direction: a and b of directions.
-        always: What it adds to the log-odds of an edge that it came back every time.
-        bent: By how much curvature lowers the log-odds of an edge, and by how much more of one that always came back.
+        edge: a and b of edges, and what it adds that an edge came back every time.
+        direction: The same of directions.
         crowded: By how much each edge per column lowers the log-odds of a direction: in a dense graph few are certain.
+        meeting: What it adds that an arrow meets another one whose tail is not adjacent to its own: others only follow.
+        bent: By how much curvature lowers the log-odds of an edge, and by how much more of one that always came back.
     """
 
-    edge: tuple[float, float]
-    direction: tuple[float, float]
-    always: float = 0.0
+    edge: tuple[float, float, float]
+    direction: tuple[float, float, float]
+    crowded: float
+    meeting: float
     bent: tuple[float, float] = (0.0, 0.0)
-    crowded: float = 0.0
 
 
-COUNTED = Curves(edge=(0.0, 1.0), direction=(0.9, 0.65), crowded=0.95)
+COUNTED = Curves(edge=(-0.03, 0.79, 1.17), direction=(0.51, 0.58, 0.37), crowded=0.95, meeting=1.08)
 """For counts of categories."""
 
-BINNED = replace(COUNTED, direction=(0.35, 0.65))
+BINNED = Curves(edge=(0.17, 0.88, 0.67), direction=(0.19, 0.14, 0.4), crowded=0.3, meeting=1.06)
 """For counts of numbers too: what varies within bins is not seen, and can look like an effect."""
 
-LINEAR = Curves(edge=(0.48, 0.37), direction=(0.35, 0.82), always=3.64, bent=(2.2, 9.2), crowded=0.33)
+LINEAR = Curves(edge=(0.88, 0.56, 2.21), direction=(0.2, 0.57, 1.2), crowded=0.08, meeting=-0.19, bent=(4.09, 5.31))
 """For moments of numbers."""
 
 _MOST_BENT = 0.4  # more curvature than this makes an edge no less likely
@@ -326,20 +328,34 @@ def edge_confidences(
     """
     sure = {}
     for edge in graph.adjacencies:
-        a, b = curves.edge
+        a, b, always = curves.edge
         times, curvature = seen.edges.get(edge, 0), min((bent or {}).get(edge, 0.0), _MOST_BENT)
         a -= curves.bent[0] * curvature
         if times == seen.repeats:
-            a += curves.always - curves.bent[1] * curvature
+            a += always - curves.bent[1] * curvature
         sure[edge] = calibrated((a, b), times, seen.repeats)
-    ways = {}
-    a, b = curves.direction
-    a -= curves.crowded * len(graph.adjacencies) / max(len(graph), 1)
+    ways, meeting = {}, {(tail, head) for tails, head in colliders(graph) for tail in tails}
     for tail, head in graph.edges:
+        a, b, always = curves.direction
+        a -= curves.crowded * len(graph.adjacencies) / len(graph)
+        a += curves.meeting * ((tail, head) in meeting)
         forward, backward = seen.arrows.get((tail, head), 0), seen.arrows.get((head, tail), 0)
         both = seen.edges.get((min(tail, head), max(tail, head)), 0)
+        a += always * (forward == seen.repeats)
         ways[tail, head] = calibrated((a, b), forward + (both - forward - backward) / 2, both)
     return sure, ways
+
+
+def colliders(graph: CausalGraph) -> set[tuple[frozenset[str], str]]:
+    """Return the v-structures: pairs of causes of one column that are not adjacent."""
+    joined = set(map(frozenset, graph.adjacencies))
+    return {
+        (frozenset((a, b)), name)
+        for name in graph.nodes
+        for a in graph.parents(name)
+        for b in graph.parents(name)
+        if a < b and frozenset((a, b)) not in joined
+    }
 
 
 def settled(graph: CausalGraph, seen: Recurrence) -> CausalGraph:

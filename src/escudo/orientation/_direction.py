@@ -91,7 +91,7 @@ def direction(
     >>> import numpy as np, polars as pl, escudo
     >>> rng = np.random.default_rng(0)
     >>> height = rng.uniform(-1, 1, 4000)
-    >>> frame = pl.DataFrame({"height": height, "frost": 2 * height**3 + 0.3 * rng.normal(size=4000)})
+    >>> frame = pl.DataFrame({"height": height, "frost": 2 * height**2 + 0.3 * rng.normal(size=4000)})
     >>> bounds = {"type": "numeric", "lower": -3.5, "upper": 3.5}
     >>> table = escudo.PrivateTable(frame, escudo.Schema.from_dict({"height": bounds, "frost": bounds}))
     >>> direction(table, "frost", "height", epsilon=1.0, seed=1).verdict
@@ -197,9 +197,9 @@ class Direction(Drawn):
             same, before anything else is known about it (the method's module says what is taken as equally likely). 0.5
             where nothing is known. It says nothing about whether the verdict is true.
         probability: What the *model* is worth: how often such a verdict names the cause, where one of the two columns
-            does cause the other, noise included. Calibrated on families of simulated pairs and of real ones that were
-            left out (``experiments/verdicts.py``); None without a verdict, and for methods and scores for which that
-            was not measured.
+            does cause the other, noise included. Fitted to simulated and real pairs, and checked on families of both
+            that were left out of the fit (``experiments/verdicts.py``); None without a verdict, and for methods and
+            scores for which that was not measured.
         scores: Released or derived numbers by name; ``scores_mean`` says what they are and which way is better.
         scores_mean: One line about ``scores``.
         noise_scale: Scale of the Laplace noise in the margin, in its units; 0 if nothing was released.

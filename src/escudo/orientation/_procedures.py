@@ -490,7 +490,7 @@ def _committee(names: Sequence[str]) -> Preference:
     return prefer
 
 
-LEAST_ODDS = 0.8
+LEAST_ODDS = 1.0
 """The default votes only where the combiner's log-odds are at least this large."""
 
 

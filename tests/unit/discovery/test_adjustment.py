@@ -135,6 +135,12 @@ def test_without_a_causal_path_nothing_is_spent_to_learn_a_zero() -> None:
         smallest_adjustment(graph, "lung", "smoke", sizes(graph))
 
 
+def test_an_open_edge_that_can_go_one_way_only_is_not_completed_silently() -> None:
+    graph = CausalGraph.from_edges([("pollution", "lung")], undirected=[("smoke", "lung")])
+    with pytest.raises(NotIdentifiableError, match=r"leaves smoke — lung open, .* one direction only, lung → smoke"):
+        smallest_adjustment(graph, "smoke", "lung", sizes(graph))
+
+
 @pytest.mark.parametrize(("treatment", "outcome", "match"), [("smok", "lung", "smoke"), ("smoke", "u", "outcome 'u'")])
 def test_unknown_names_are_refused(treatment: str, outcome: str, match: str) -> None:
     with pytest.raises(GraphError, match=match):

@@ -134,7 +134,7 @@ def test_a_committee_prefers_what_most_of_its_scores_prefer(name: str, members: 
 @pytest.mark.parametrize("name", list(PROCEDURES))
 @pytest.mark.parametrize("ties", [False, True], ids=["continuous", "rounded"])
 def test_swapping_the_columns_turns_the_sign_and_nothing_else(name: str, ties: bool) -> None:
-    x, y = pairs(12, 80, seed=5, ties=ties)
+    x, y = pairs(12, 80, seed=3, ties=ties)
     there, back = PROCEDURES[name].prefer(Blocks(x, y)), PROCEDURES[name].prefer(Blocks(y, x))
     assert there == pytest.approx(-back, abs=1e-12)
     assert np.abs(there).max() > 0

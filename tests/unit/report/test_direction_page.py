@@ -21,7 +21,7 @@ CURVES = PlanningCurves(
 
 
 def table(first: str = "cause", second: str = "effect", rows: int = 3000) -> PrivateTable:
-    pair = draw_pair("tanh", rows, np.random.default_rng(0))
+    pair = draw_pair("sine", rows, np.random.default_rng(0))
     return PrivateTable(
         pl.DataFrame({first: pair.x, second: pair.y}), Schema.from_dict({first: BOUNDS, second: BOUNDS})
     )
