@@ -61,7 +61,8 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     in a line never changes how another is read:
 
     * a line ends at a line feed, with a carriage return before it or not; one that is empty is a row of missing values,
-      since a row that could vanish would change the number of rows. The first line of CSV and TSV names the columns;
+      since a row that could vanish would change the number of rows. The first line of CSV and TSV names the columns,
+      unless the schema's ``header`` does;
     * a field that begins with a quote ends at the next single quote, or else at the end of the line; two quotes in it
       stand for one, and text between its last quote and the separator belongs to it. Elsewhere a quote is a character;
     * a line that is too long or too short is cut or filled up with missing values, and an empty field that is not
@@ -334,7 +335,7 @@ def _sheet(book: str, name: str) -> Path:
     return copy
 
 
-def alike(files: Sequence[Path], known: Mapping[str, str | None] = MappingProxyType({})) -> Dialect:
+def alike(files: Sequence[Path], known: Mapping[str, Any] = MappingProxyType({})) -> Dialect:
     """Return how CSV or TSV files are written, from all of them: for the custodian's own eyes.
 
     Raises:
@@ -347,7 +348,11 @@ def alike(files: Sequence[Path], known: Mapping[str, str | None] = MappingProxyT
                 f"the files are written differently: '{files[0]}' with {first}, '{file}' with {other}. Convert them, "
                 "or say how with delimiter and encoding."
             )
-    return replace(first, decimal="," if any(each.decimal == "," for each in (first, *others)) else first.decimal)
+    return replace(
+        first,
+        decimal="," if any(each.decimal == "," for each in (first, *others)) else first.decimal,
+        quoted_newlines=any(each.quoted_newlines for each in (first, *others)),
+    )
 
 
 def text_files(data: Any) -> tuple[Path, ...]:
