@@ -435,10 +435,10 @@ def _changed(schema: Schema | LinkedSchema, out: Path, notes: Sequence[str]) -> 
 
 
 def _opened(data: str) -> Any:  # Any: a frame of any engine, or the path of a file, which is read as it is written
-    """Return a table in a database, opened; a file by its path."""
+    """Return a table in a database, opened; a file by its path, and what is copied into one by its name."""
     from escudo.table import open_data
 
-    return open_data(data) if "://" in data else data
+    return open_data(data) if "://" in data and not data.startswith("sqlite:") else data
 
 
 def _how_to_confirm(data: str, out: Path | None) -> str:

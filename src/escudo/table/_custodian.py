@@ -37,7 +37,7 @@ from escudo.table._columns import (
     levels_to_learn,
 )
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
-from escudo.table._files import alike, as_lazy, data_files, hide_values, is_lake, is_workbook, text_files
+from escudo.table._files import alike, as_lazy, data_files, hide_values, is_lake, is_sqlite, is_workbook, text_files
 from escudo.table._frames import Source
 from escudo.table._schema import DECIMALS, Schema
 from escudo.table._text_files import (
@@ -118,7 +118,7 @@ _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
 _ABOUT_QUOTES = (
     "Quoted fields hold line feeds, so that a row may be several lines: quoted_newlines = true. By it you vouch that "
-    "the program that wrote the file closed all its quotes; one that is open joins the rows after it, of whomever they are."
+    "the program that wrote the file closed all its quotes: an open one joins the rows after it, whosever they are."
 )
 _ABOUT_HEADERS = (
     "The first line seems to be a row and no line of names: most columns would be called like one of their own values, "
@@ -181,7 +181,7 @@ def draft(
             dialect = alike(files, _checked_settings(said))
             dialect = replace(dialect, header=_names_for(file, dialect, header))
             settings = dialect.settings(file)
-            seen = DECIMALS[dialect.decimal] if is_workbook(data) else dialect
+            seen = DECIMALS[dialect.decimal] if is_workbook(data) or is_sqlite(data) else dialect
             notes.append(
                 f"Read with {seen}. This is published with the schema: a fact about the program that wrote it."
             )

@@ -8,8 +8,8 @@ too, each known to be complete; the rest by :func:`fields_of`, the reference. Wh
 only.
 
 How a text file is written (its **dialect**: delimiter, encoding, decimal sign, header) is a public fact that the schema
-states. Given a schema, nothing about it is guessed. Without one it is recognised: by :func:`recognised` from all of the file,
-which is for the custodian's own eyes, or by :func:`announced` from its first line alone, which is public.
+states. Given a schema, nothing about it is guessed. Without one it is recognised: by :func:`recognised` from all of the
+file, which is for the custodian's own eyes, or by :func:`announced` from its first line alone, which is public.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity
 
 
+COPIES: set[Path] = set()
+"""Files that escudo wrote, of sheets and tables that are no text: with commas and in UTF-8, a row on each line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How a text file is written.
@@ -70,6 +74,8 @@ class Dialect:
     @classmethod
     def stated(cls, schema: Schema, file: Path) -> Dialect:
         """Return the dialect that a schema states."""
+        if file in COPIES:
+            return cls(decimal=schema.decimal, header=schema.header)
         delimiter = schema.delimiter or usual_delimiter(file)
         return cls(delimiter, schema.encoding, schema.decimal, schema.header, schema.quoted_newlines)
 
@@ -193,6 +199,8 @@ def recognised(file: Path, known: Mapping[str, Any] = MappingProxyType({})) -> D
         InputError: If the file is empty.
     """
     usual = usual_delimiter(file)
+    if file in COPIES:
+        known = {**known, "delimiter": usual, "encoding": "utf-8", "quoted_newlines": False}
     with file.open("rb") as opened:
         start = opened.read(_BLOCK)
         encoding = known.get("encoding")
