@@ -187,7 +187,9 @@ def learn(asked: LearnOptions) -> Answer:
             "How many values these bounds clamp exactly is private; see it for your own eyes with:\n"
             f"  escudo schema check {files} --schema {asked.out or 'schema.toml'}"
         )
-        return _written(learnt, asked.out, "\n".join(about), clamped, force=asked.force)
+        waiting = () if isinstance(learnt, LinkedSchema) else (learnt[name] for name in learnt.unconfirmed)
+        not_learnt = [f"Not learnt: {column.name!r}, {column.note or 'still to be stated'}." for column in waiting]
+        return _written(learnt, asked.out, "\n".join(about), *not_learnt, clamped, force=asked.force)
     except EscudoError:
         typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it
         raise

@@ -148,19 +148,22 @@ def _codec(start: bytes, encoding: str) -> str:
     return "utf-16-be" if start.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
 
 
-def _source(file: Path, encoding: str) -> Path | bytes:
-    """Return what polars reads as UTF-8: the file, or the content of one in another encoding.
+def _source(file: Path, dialect: Dialect) -> Path | bytes:
+    """Return what polars reads as UTF-8 after a line of names: the file, or the content of one that is not like that.
 
-    One that is not UTF-8 is held in memory, and never written anywhere else. Bytes that it does not have become U+FFFD.
+    That is held in memory, and never written anywhere else. Without a line of names it gets one, or the first row would
+    decide into how many fields all are cut. Bytes that it does not have become U+FFFD.
     In every encoding that a schema may state, that changes characters of the same line only; in UTF-16 because a value
     is whole characters, so that every row, whatever it holds, is an even number of bytes.
     """
-    if encoding == "utf-8":
+    if dialect.encoding == "utf-8" and not dialect.header:
         return file
     text = io.BytesIO()
+    if dialect.header:
+        text.write(dialect.delimiter.join(f"f{place}" for place in range(len(dialect.header))).encode() + b"\n")
     with file.open("rb") as opened:
         block = opened.read(_BLOCK)
-        decoder = codecs.getincrementaldecoder(_codec(block, encoding))("replace")
+        decoder = codecs.getincrementaldecoder(_codec(block, dialect.encoding))("replace")
         text.write(decoder.decode(block).removeprefix("\ufeff").encode())
         while block := opened.read(_BLOCK):
             text.write(decoder.decode(block).encode())
@@ -244,7 +247,7 @@ def _spans_lines(file: Path, dialect: Dialect) -> bool:
     """Whether quoted fields hold line feeds: most records of several lines have the fields that the first line has."""
     import polars as pl
 
-    lines = _lines(_source(file, dialect.encoding)).select((pl.col(_LINE).str.count_matches('"') % 2 == 1).any())
+    lines = _lines(_source(file, dialect)).select((pl.col(_LINE).str.count_matches('"') % 2 == 1).any())
     if not lines.collect(engine="streaming").item():
         return False
     wanted, balance, line = len(header(file, dialect)), 0, 0
@@ -352,17 +355,18 @@ def scan_texts(file: Path, dialect: Dialect | None = None) -> pl.LazyFrame:
     import polars as pl
 
     dialect = dialect or Dialect(usual_delimiter(file))
-    separator, source = dialect.delimiter, _source(file, dialect.encoding)
+    separator, source = dialect.delimiter, _source(file, dialect)
     if dialect.quoted_newlines:
-        return _scan(source, separator, '"', dialect.header)
+        scanned = _scan(source, separator, '"')
+        return scanned.rename({f"f{place}": name for place, name in enumerate(dialect.header)})
     names = column_names(file, dialect)
-    scanned = _scan(source, separator, None, dialect.header)
+    scanned = _scan(source, separator)
     places = scanned.collect_schema().names()[: len(names)]  # a name with a separator in it would be two of them
     cells = {f"f{position}": pl.col(place) for position, place in enumerate(places)}
     parsed = pl.col(_LINE).map_batches(
         _unquoted(separator, list(cells)), return_dtype=pl.Struct(dict.fromkeys(cells, pl.String)), is_elementwise=True
     )
-    rows = pl.concat([scanned.select(**cells), _rows(source, dialect)], how="horizontal")
+    rows = pl.concat([scanned.select(**cells), _lines(source).slice(1)], how="horizontal")
     rows = rows.with_columns(parsed.alias("parsed"), _is_special().alias("special"))
     return rows.select(
         pl.when("special").then(pl.col("parsed").struct.field(cell)).otherwise(pl.col(cell)).alias(name)
@@ -370,15 +374,13 @@ def scan_texts(file: Path, dialect: Dialect | None = None) -> pl.LazyFrame:
     )
 
 
-def _scan(source: Path | bytes, separator: str, quote: str | None = None, names: Sequence[str] = ()) -> pl.LazyFrame:
-    """Cut lines at each separator into as many fields as there are names, in the first line if not here; no more."""
+def _scan(source: Path | bytes, separator: str, quote: str | None = None) -> pl.LazyFrame:
+    """Cut lines at each separator, after a first one that says how many fields there are; more are cut off."""
     import polars as pl
 
     return pl.scan_csv(
         source if isinstance(source, bytes) else glob.escape(str(source)),
         separator=separator,
-        has_header=not names,
-        schema=dict.fromkeys(names, pl.String) if names else None,
         infer_schema=False,
         quote_char=quote,
         truncate_ragged_lines=True,
@@ -399,11 +401,6 @@ def _lines(source: Path | bytes) -> pl.LazyFrame:
         encoding="utf8-lossy",
         raise_if_empty=False,
     )
-
-
-def _rows(source: Path | bytes, dialect: Dialect) -> pl.LazyFrame:
-    """Return the lines that are rows."""
-    return _lines(source).slice(0 if dialect.header else 1)
 
 
 def _is_special() -> pl.Expr:
@@ -531,7 +528,8 @@ def check_lines(file: Path, dialect: Dialect) -> FileCheck:
     cut = pl.when(odd).then(line).map_batches(fields, return_dtype=pl.UInt32, is_elementwise=True)
     number = pl.when(odd).then(cut).otherwise(bare)
     counted = (
-        _rows(_source(file, dialect.encoding), dialect)
+        _lines(_source(file, dialect))
+        .slice(1)
         .select(
             (number < len(names)).sum().alias("short"),
             (number > len(names)).sum().alias("long"),
