@@ -852,7 +852,7 @@ def _checked(column: Column, rows: int, missing: int, outside: int, fractional: 
 
 
 def _unused(column: Categorical, found: set[Any]) -> tuple[Level, ...]:
-    return tuple(level for level in column.levels if level not in found)
+    return tuple(level for level in column.levels if level not in found and level != column.other)
 
 
 def _check_bounds(frame: nw.LazyFrame[Any], column: Numeric, rows: int) -> ColumnCheck:

@@ -187,6 +187,12 @@ def test_rows_without_a_person_id_are_no_person_and_take_no_part(frame):
     assert (empty.person.people_over, empty.person.rows_dropped) == (0.0, 1.0)
 
 
+def test_the_level_of_all_others_is_not_said_to_be_unused() -> None:
+    column = {"type": "categorical", "levels": ["no", "never", "rest"], "other": "rest"}
+    (found,) = check(FRAME, Schema.from_dict({"smoke": column})).columns
+    assert found.unused == ("never",)
+
+
 MESSY = {
     "sex": {"type": "categorical", "levels": ["f", "m"], "missing": True, "recode": {"F ": "f", "n/a": "(missing)"}},
     "icd": {"type": "categorical", "levels": ["E11", "I10"], "prefix": 3, "missing": True},
