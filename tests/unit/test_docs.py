@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import runpy
@@ -12,10 +13,16 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
 import warmed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from escudo.table import Schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -101,7 +108,7 @@ TOML = [
 
 
 @pytest.mark.parametrize("text", TOML)
-def test_every_schema_that_is_shown_is_one(text: str) -> None:
+def test_every_schema_that_is_shown_is_one_and_of_use(text: str, tmp_path: Path) -> None:
     from escudo.table import LinkedSchema, Schema
 
     shown = tomllib.loads(text)
@@ -113,6 +120,41 @@ def test_every_schema_that_is_shown_is_one(text: str) -> None:
     kept = schema.to_dict()["table"] if "table" in shown else {}
     assert {key: value for key, value in shown.get("table", {}).items() if value} == kept
     assert schema.confirmed
+    rows = _used(schema, tmp_path / "visits.csv")
+    assert set(rows.columns) == set(schema.names)
+
+
+def _used(schema: Schema, file: Path) -> pl.DataFrame:
+    """Write a file as a schema says that it is written, check it, and release rows of such a table."""
+    from escudo import PrivateTable, synthesize
+    from escudo.table import Numeric, check, open_data
+
+    def spelt(name: str, row: int) -> str:
+        column = schema.columns.get(name)
+        if column is None:
+            return f"person {row // 2}"
+        if not isinstance(column, Numeric):
+            level = column.levels[row % len(column.levels)]
+            return str(level).lower() if isinstance(level, bool) else str(level)
+        low, high = column.bounds
+        number = low + (high - low) * (0.2 + 0.6 * (row % 7) / 7)
+        if column.date is not None:
+            return (dt.date(1970, 1, 1) + dt.timedelta(days=int(number))).strftime(column.date)
+        return str(int(number)) if column.integer else f"{number:.3f}".replace(".", schema.decimal)
+
+    derived = {column.name for column in schema.fields if isinstance(column, Numeric) and column.derived}
+    names = schema.header or tuple(name for name in (*schema.keys, *schema.names) if name not in derived)
+    lines = [[spelt(name, row) for name in names] for row in range(40)]
+    text = "".join(
+        (schema.delimiter or ",").join(line) + "\n" for line in ([*([] if schema.header else [names]), *lines])
+    )
+    file.write_bytes(text.encode(schema.encoding))
+    checked = check(file, schema)
+    assert checked.problems == ()
+    assert checked.file is not None
+    assert checked.file.findings == ()
+    table = PrivateTable(open_data(str(file), schema), schema)
+    return synthesize(table, None, epsilon=5.0, delta=1e-6, seed=1, accept_large_delta=True).sample(5, seed=1)
 
 
 def test_schemas_are_shown() -> None:

@@ -123,8 +123,7 @@ def evaluate(asked: EvaluateOptions) -> Filed:
     if asked.release is not None and asked.reference is not None and model is None:
         model = asked.release / "model"
     real, tested = (_read_rows(rows, described, asked.engine) for rows in (asked.real_train, asked.real_test))
-    usual = replace(described, delimiter=None, encoding="utf-8", decimal=".")  # text as escudo writes it
-    made = [_read_rows(path, described, written=usual) for path in files]
+    made = [_read_rows(path, described, written=described.as_escudo_writes()) for path in files]
     found = run(
         real,
         tested,

@@ -233,7 +233,7 @@ def linked_schema(schema: Path | None, release: Path | None) -> LinkedSchema | N
     return released
 
 
-def tables_in(folder: str, schema: LinkedSchema, engine: str | None = None) -> dict[str, Any]:
+def tables_in(folder: str, schema: LinkedSchema, engine: str | None = None, *, made: bool = False) -> dict[str, Any]:
     """Return the linked tables in a folder, each in a file of its name; of several, a Parquet file.
 
     Raises:
@@ -252,7 +252,8 @@ def tables_in(folder: str, schema: LinkedSchema, engine: str | None = None) -> d
         if len(files) != 1:
             several = "no file" if not files else "several files"
             raise InputError(f"'{folder}' has {several} of the table {name!r}; name one {name}.csv or {name}.parquet.")
-        found[name] = open_data(str(files[0]), schema.reading(name), engine=engine)
+        reading = schema.reading(name)
+        found[name] = open_data(str(files[0]), reading.as_escudo_writes() if made else reading, engine=engine)
     return found
 
 
@@ -272,7 +273,7 @@ def evaluate_linked(asked: EvaluateOptions, schema: LinkedSchema) -> Filed:
     found = evaluate(
         tables_in(asked.real_train, schema, asked.engine),
         tables_in(asked.real_test, schema, asked.engine),
-        [tables_in(folder, schema.made) for folder in folders],
+        [tables_in(folder, schema.made, made=True) for folder in folders],
         schema,
         model=None if model is None else load_linked(model),
     )

@@ -28,7 +28,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help="CSV, TSV, Parquet, Arrow, NDJSON or Excel file; a folder or pattern of them; - for standard input; or "
-        "duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T, spark://HOST:PORT/FOLDER.",
+        "sqlite:///FILE?table=T, duckdb:///FILE?table=T, postgresql://USER@HOST/DB?table=T, spark://HOST:PORT/FOLDER.",
     ),
 ]
 More = Annotated[

@@ -40,7 +40,6 @@ _Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A schema: .toml
 _Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the schema here, as TOML.")]
 _Force = Annotated[bool, flag("--force", "Replace the file if it exists.")]
 _Table = Annotated[str | None, typer.Option("--table", help="Which table, if the metadata describe several.")]
-_TEXT = ("delimiter", "encoding", "decimal", "quoted_newlines")
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
 _LINKED_AS_PUBLIC = "Keys, orders, the origin, --most and the kind of each column were taken as public."
 
@@ -64,6 +63,18 @@ class DraftOptions:
     decimal: Annotated[
         str | None, typer.Option(help="Before decimals in a CSV or TSV file: . or , Recognised if left out.")
     ] = None
+    header: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...",
+            help="What the columns of a CSV or TSV file are called if its first line does not say; none to number "
+            "them, first if it does say. Recognised if left out.",
+        ),
+    ] = None
+    quoted_newlines: Annotated[
+        bool | None,
+        typer.Option(help="Whether quoted fields of a CSV or TSV file may hold line feeds. Recognised if left out."),
+    ] = None
     engine: Engine = None
     out: _Out = None
     force: _Force = False
@@ -83,7 +94,7 @@ def draft(asked: DraftOptions) -> Answer:
     from escudo.table import draft as draft_schema
 
     data, more, people, out = asked.data, asked.more, asked.people, asked.out
-    written = by_name(asked, "delimiter", "encoding", "decimal")
+    written = by_name(asked, "delimiter", "encoding", "decimal", "header", "quoted_newlines")
     _check_target(out, asked.force)
     if more or people is not None:
         if people is None or not more:
@@ -96,6 +107,8 @@ def draft(asked: DraftOptions) -> Answer:
             return _written(together, out, CUSTODIAN_ONLY, how_to_confirm([data, *more], out), force=asked.force)
     if asked.delimiter in ("tab", "\\t"):
         written["delimiter"] = "\t"
+    if asked.header is not None:
+        written["header"] = {"first": True, "none": False}.get(asked.header, asked.header.split(","))
     schema = draft_schema(_opened(data, asked.engine), **written)
     found = [note for note in schema.notes if note not in DRAFT_NOTES]
     with _readable_by(0o600):
@@ -175,7 +188,9 @@ def learn(asked: LearnOptions) -> Answer:
             "How many values these bounds clamp exactly is private; see it for your own eyes with:\n"
             f"  escudo schema check {files} --schema {asked.out or 'schema.toml'}"
         )
-        return _written(learnt, asked.out, "\n".join(about), clamped, force=asked.force)
+        waiting = () if isinstance(learnt, LinkedSchema) else (learnt[name] for name in learnt.unconfirmed)
+        not_learnt = [f"Not learnt: {column.name!r}, {column.note or 'still to be stated'}." for column in waiting]
+        return _written(learnt, asked.out, "\n".join(about), *not_learnt, clamped, force=asked.force)
     except EscudoError:
         typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it
         raise
@@ -424,10 +439,14 @@ def _changed(schema: Schema | LinkedSchema, out: Path, notes: Sequence[str]) -> 
 
 
 def _opened(data: str, engine: str | None) -> Any:  # Any: a frame of any engine, or the path of a file
-    """Return a table in a database or by another engine, opened; a file by its path, to be read as it is written."""
+    """Return a table in a database or by another engine, opened; a file by its path, to be read as it is written.
+
+    What is copied into a file goes by its name, too.
+    """
     from escudo.table import open_data
 
-    return open_data(data, engine=engine) if "://" in data or engine not in (None, "polars") else data
+    elsewhere = "://" in data and not data.startswith("sqlite:")
+    return open_data(data, engine=engine) if elsewhere or engine not in (None, "polars") else data
 
 
 def _how_to_confirm(data: str, out: Path | None) -> str:
@@ -471,7 +490,8 @@ def _print_schema(console: Console, schema: Schema, *, linked: bool = False) -> 
         else (f"one person, by {schema.person_id!r}, with at most {number_of(schema.max_rows_per_person, 'row')}")
     )
     console.print(f"Protects {unit}.   Fingerprint {schema.fingerprint[:16]}", markup=False)
-    text = {key: value for key, value in schema.to_dict().get("table", {}).items() if key in _TEXT}
+    others = ("person_id", "max_rows_per_person", "rules")
+    text = {key: value for key, value in schema.to_dict().get("table", {}).items() if key not in others}
     if text:
         said = ", ".join(f"{key} {value!r}" for key, value in text.items())
         console.print(f"CSV and TSV files are read with {said}.", markup=False)

@@ -234,7 +234,7 @@ def merge_cells(column: Categorical | Numeric, codes: Integers, *, most: int) ->
 def _axis(column: Categorical | Numeric, cells: Integers, count: int) -> Axis:
     heights = np.bincount(cells, minlength=count) / max(len(cells), 1)
     if isinstance(column, Numeric):
-        low, high = (column.shown(bound) if column.date else _short_number(bound) for bound in column.bounds)
+        low, high = _short_days(column) if column.date else map(_short_number, column.bounds)
         if column.missing_code is None:
             return Axis(column.name, heights, across=[(0.0, low), (1.0, high)], down=[(0.0, high), (1.0, low)])
         cell = 1 / count  # the last one is for missing values; numbers go up, so that it is on top at the side
@@ -294,6 +294,12 @@ def _number(value: float, digits: int = 6) -> str:
     """
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if 1000 <= abs(rounded) < 1e15 and rounded.is_integer() else f"{rounded:,.{digits}g}"
+
+
+def _short_days(column: Numeric) -> tuple[str, str]:
+    """Return the first and last day in as little room as possible: their years, or days of the one year."""
+    first, last = map(column.shown, column.bounds)
+    return (first[:-6], last[:-6]) if first[:-6] != last[:-6] else (first[-5:], last[-5:])
 
 
 def _short_number(value: float) -> str:

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 
 
 _WIDTH = 260.0
+_TWO = 2  # ends of an axis
 _THIN = 3.0  # the narrowest bin
 _ROW = 21.0
 _DASHES = ("", "7 4", "2 3")
@@ -88,7 +89,8 @@ def bars(labels: Sequence[str], shares: Sequence[float], title: str, *, real: Se
         title: What the chart shows, for screen readers.
         real: Shares to compare with, drawn as upright marks.
     """
-    left, right = min(max(text_width(label, 12.0) for label in labels), 96.0) + 10, 54.0
+    widest = 1.12 * max(text_width(label, 12.0) for label in labels)  # some fonts have wide figures and small letters
+    left, right = min(widest, 96.0) + 10, 54.0
     room = _WIDTH - left - right
     most = max([*shares, *(real or ()), 1e-9])
     body = []
@@ -406,8 +408,9 @@ def pair_plot(
         )
         body.append(_upright(axis, x, y, wide, side))
         if place > 0:
+            down = y - 2
             for at, label in axis.down if len(axis.down) * 11 <= side else _ends(axis.down):
-                down = min(max(y + at * side + 4, y + 9), y + side - 1)
+                down = max(min(max(y + at * side + 4, y + 9), y + side - 1), down + 11)  # each on a line of its own
                 shown = escaped(fitted(label, left - 8, 11.0))
                 body.append(f'<text x="{left - 6:.1f}" y="{down:.1f}" class="end tick">{shown}</text>')
         if place < len(axes) - 1 or real is None:
@@ -435,7 +438,9 @@ def _under(axis: Axis, x: float, y: float, side: float, wide: float) -> str:
             shown = escaped(both) if text_width(both, 11.0) <= wide + 6 else ""  # the side has the labels, too
             return f'<text x="{x + wide / 2:.1f}" y="{y:.1f}" class="tick mid">{shown}</text>'
         labels = [(at, fitted(label, side / 2 - 2, 11.0)) for at, label in _ends(labels)]
-    anchors = ("mid" if 0 < at < 1 else "end" if at == 1 else "" for at, _ in labels)
+    anchors = ["mid" if 0 < at < 1 else "end" if at == 1 else "" for at, _ in labels]
+    if len(labels) > _TWO and labels[-1][0] < 1 and labels[0][0] == 0:  # what is missing, beside the last of the others
+        labels[-2], anchors[-2] = (labels[-1][0] - 7 / side, labels[-2][1]), "end"
     return "".join(
         f'<text x="{x + at * side:.1f}" y="{y:.1f}" class="tick {anchor}">{escaped(label)}</text>'
         for (at, label), anchor in zip(labels, anchors, strict=True)

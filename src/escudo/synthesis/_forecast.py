@@ -60,6 +60,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -97,6 +98,8 @@ ASSUMED_ROWS = 10_000
 
 CURVE = (0.1, 0.3, 1.0, 3.0, 10.0)
 """The ε at which a forecast is shown beside the one asked for."""
+
+_LISTED = 40  # columns, and pairs, whose errors are written out
 
 _FOR_COLUMNS, _FOR_FAMILIES = 0.1, 0.3  # of the units that no rule gives away
 _FOR_TRIPLES = 0.2  # of what is picked, where triples may be
@@ -656,8 +659,8 @@ class Forecast:
         curve = [(each.budget.epsilon, each._kinds()) for each in self.curve()]
         lines = [f"Forecast for {self.rows:,} rows: expected error (total variation) at ε = {self.budget.epsilon:g}"]
         for what, (mean, errors) in kinds.items():
-            worst, most = max(errors, key=lambda each: each[1])
-            lines.append(f"  {what:<20}{_percent(mean):>9}   at most {_percent(most)}: {worst}")
+            pairs_of_all = self.picked and what != "columns"
+            lines += [f"  {what:<20}{_percent(mean):>9}   on average", *_each(errors, 1 if pairs_of_all else _LISTED)]
         lines.append("  at ε =              " + "".join(f"{epsilon:>9g}" for epsilon, _ in curve))
         lines += [f"  {what:<20}" + "".join(f"{_percent(there[what][0]):>9}" for _, there in curve) for what in kinds]
         return "\n".join([*lines, f"  {self.note}"])
@@ -680,6 +683,15 @@ class Forecast:
             what, sign = ("pairs, if measured", " and ") if self.picked else ("along arrows", " → ")
             kinds[what] = (self.pair_error, [(sign.join(pair), error) for pair, error in self.pairs.items()])
         return kinds
+
+
+def _each(errors: Sequence[tuple[str, float]], most: int) -> list[str]:
+    """Return every error, the largest first, as lines of text; of very many only the largest."""
+    ranked = sorted(errors, key=lambda each: -each[1])
+    told = [f"{name}\xa0{_percent(error)}".replace(" ", "\xa0") for name, error in ranked[:most]]
+    more = f", and {len(ranked) - most:,} more of at most {_percent(ranked[most][1])}" if ranked[most:] else ""
+    lines = wrap(", ".join(told) + more, 96, break_long_words=False, break_on_hyphens=False)
+    return [f"    {line}".replace("\xa0", " ") for line in lines]
 
 
 def forecast(

@@ -24,7 +24,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from escudo._card import card, plain
+from escudo._card import card, number_of, plain
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
@@ -37,7 +37,7 @@ from escudo.table._columns import (
     levels_to_learn,
 )
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
-from escudo.table._files import alike, as_lazy, data_files, hide_values, is_lake, is_workbook, text_files
+from escudo.table._files import alike, as_lazy, data_files, hide_values, is_lake, is_sqlite, is_workbook, text_files
 from escudo.table._frames import Source
 from escudo.table._schema import DECIMALS, Schema
 from escudo.table._text_files import (
@@ -47,6 +47,7 @@ from escudo.table._text_files import (
     as_dates,
     check_lines,
     column_names,
+    first_fields,
     is_marker,
     mostly_numbers,
     seeming,
@@ -64,6 +65,12 @@ _JSON = (".ndjson", ".jsonl")
 _YES_OR_NO = 2  # answers
 _MANY = 200  # text with more levels than this is left to be learnt
 _ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject)$|[a-z]I[dD]$")
+_FULL_NAME = re.compile(r"([A-ZÀ-ÖØ-ÞĀ-Ž][^\W\d_]*(['’.-][^\W\d_]+)*\.?(, | |$)){2,4}")
+_MOST = 0.8  # of the texts in a column of names
+_ROW_NAME = re.compile(
+    r"(?i)row(.?(no|nr|num(ber)?|id))?|line|index|idx|no\.?|nr\.?|#|lfd\.?( ?nr\.?)?|zeile|unnamed: 0"
+)
+_PERSON_NAME = re.compile(r"(?i)person|patient|subject|participant|^p?id$|uuid|guid|ssn")
 _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
     "e-mail addresses": (re.compile(r"e-?mail|\bcorreo\b"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
     "telephone numbers": (
@@ -109,6 +116,15 @@ _FIRST_DAY, _LAST_DAY = 19_000_101, 20_991_231
 _DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
 _LEVELS_NOTE = "levels read from the data"
 _BOUNDS_NOTE = "lower and upper read from the data: the smallest and largest value of someone, rounded outward"
+_ABOUT_QUOTES = (
+    "Quoted fields hold line feeds, so that a row may be several lines: quoted_newlines = true. By it you vouch that "
+    "the program that wrote the file closed all its quotes: an open one joins the rows after it, whosever they are."
+)
+_ABOUT_HEADERS = (
+    "The first line seems to be a row and no line of names: most columns would be called like one of their own values, "
+    "and names are public. So it is read as a row, and columns are numbered. To name them, draft again with --header "
+    "NAME,NAME,... for all of them; if the first line does name them, with --header first."
+)
 _WORDS_NOTE = "There are words among the numbers; what is no number counts as missing"
 DRAFT_NOTES = (
     "Drafted from the data by escudo: for the custodian's eyes only until confirmed.",
@@ -119,7 +135,13 @@ DRAFT_NOTES = (
 
 
 def draft(
-    data: Any, *, delimiter: str | None = None, encoding: str | None = None, decimal: str | None = None
+    data: Any,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    header: Sequence[str] | bool | None = None,
+    quoted_newlines: bool | None = None,
 ) -> Schema:
     """Draft a schema from a table's data; every column of it is unconfirmed.
 
@@ -137,31 +159,36 @@ def draft(
         delimiter: What stands between the fields of a CSV or TSV file; recognised by default.
         encoding: Its encoding; recognised by default.
         decimal: What stands before the decimals of its numbers; recognised by default.
+        header: What its columns are called, if its first line does not say: names, or False to number them; True if
+            the first line does. By default it is taken to, unless most names could be values of their own column.
+        quoted_newlines: Whether its quoted fields may hold line feeds; recognised by default.
 
     Returns:
         A schema made of private values: for the custodian's eyes only.
 
     Raises:
-        InputError: If the data cannot be read, have no rows, or begin with a row instead of names.
-        SchemaError: If no column is usable, or delimiter, encoding or decimal is none that a schema may state.
+        InputError: If the data cannot be read or have no rows, or header names more or fewer columns than there are.
+        SchemaError: If no column is usable, or what is said about text files is nothing that a schema may state.
 
     **Guarantee**: none. Nothing may be released from a draft before a person confirms it.
     """
     fields: list[Column] = []
-    notes, settings, dialect = [*DRAFT_NOTES], dict[str, str](), None
+    notes, settings, dialect = [*DRAFT_NOTES], dict[str, Any](), None
+    said = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "quoted_newlines": quoted_newlines}
     if files := text_files(data):
         file = files[0]
-        said = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
         with hide_values(f"'{file}' is not a readable text file. Is it damaged or empty?"):
             dialect = alike(files, _checked_settings(said))
+            dialect = replace(dialect, header=_names_for(file, dialect, header))
             settings = dialect.settings(file)
-            seen = DECIMALS[dialect.decimal] if is_workbook(data) else dialect
+            seen = DECIMALS[dialect.decimal] if is_workbook(data) or is_sqlite(data) else dialect
             notes.append(
                 f"Read with {seen}. This is published with the schema: a fact about the program that wrote it."
             )
+            notes += [_ABOUT_QUOTES] if dialect.quoted_newlines else []
             notes += [f"{finding[0].upper()}{finding[1:]}." for finding in _lines_of(files, dialect).findings]
-    elif (delimiter, encoding, decimal) != (None, None, None):
-        raise InputError("delimiter, encoding and decimal are about CSV and TSV files; leave them out.")
+    elif any(value is not None for value in (*said.values(), header)):
+        raise InputError("delimiter, encoding, decimal, header and quoted_newlines are about CSV and TSV files.")
     frame, source = as_lazy(data, dialect)
     spelt = _spelt(data)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
@@ -178,16 +205,33 @@ def draft(
                 notes.append(f"Left out {name!r}: {column}.")
             else:
                 fields.append(column)
-    if dialect is not None and _begins_with_a_row(fields):
-        raise InputError(
-            f"The first line of {source} seems to be a row and no line of names: most columns would be called like one "
-            "of their own values, and names are public. Put a line of names above it."
-        )
+    if dialect is not None and header is None and _begins_with_a_row(fields):
+        known = {key: getattr(dialect, key) for key in said}
+        numbered = draft(data, **known, header=False)
+        return replace(numbered, notes=(*numbered.notes, _ABOUT_HEADERS))
     days = [column.name for column in fields if isinstance(column, Numeric) and column.date is not None]
     if len(days) > 1:
         advice = _how_to_derive(days[1], days[0], days=True).replace("know the order of", "know")
         notes.append(f"{len(days)} columns hold dates: {advice}")
     return _schema(fields, notes, source, settings)
+
+
+def _names_for(file: Path, dialect: Dialect, header: Sequence[str] | bool | None) -> tuple[str, ...]:
+    """Return what the columns are called where the first line does not say, nothing where it does.
+
+    Raises:
+        InputError: If there are more or fewer names than the first line has fields.
+    """
+    if header is None or header is True:
+        return ()
+    fields = len(first_fields(file, dialect))
+    if header is False:
+        return tuple(f"column_{place + 1}" for place in range(fields))
+    if len(header) != fields:
+        raise InputError(
+            f"header names {number_of(len(header), 'column')}, and the first line of '{file}' has {fields}."
+        )
+    return tuple(header)
 
 
 def _begins_with_a_row(fields: Sequence[Column]) -> bool:
@@ -226,7 +270,7 @@ def _some_at_a_time(frame: nw.LazyFrame[Any], rows: int) -> Iterator[tuple[str, 
         yield from ((name, types[name], held) for name in some)
 
 
-def _checked_settings(said: dict[str, str | None]) -> dict[str, str | None]:
+def _checked_settings(said: dict[str, Any]) -> dict[str, Any]:
     """Return what was said about a text file, in the words of a schema.
 
     Raises:
@@ -264,7 +308,7 @@ def outline(data: Any) -> Schema:
     return _schema(fields, notes, source, settings)
 
 
-def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, str]]:
+def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, Any]]:
     """Return the types that data declare, what to call them, and how a text file announces that it is written."""
     if isinstance(data, str | PathLike) and not is_lake(data):
         file = data_files(data)[0]
@@ -283,10 +327,10 @@ def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, str]]:
         return dict(frame.collect_schema().items()), source, {}
 
 
-def _schema(fields: list[Column], notes: list[str], source: str, settings: dict[str, str]) -> Schema:
+def _schema(fields: list[Column], notes: list[str], source: str, settings: dict[str, Any]) -> Schema:
     if not fields:
         raise SchemaError(f"{source} has no column that escudo can use: numbers, booleans or text with few levels.")
-    return Schema(tuple(fields), notes=tuple(notes), **settings)  # type: ignore[arg-type] # of texts only
+    return Schema(tuple(fields), notes=tuple(notes), **settings)
 
 
 def _outline_column(name: str, dtype: DType) -> Column | str:
@@ -327,17 +371,19 @@ def _draft_column(
     if plain and _date_format(list(map(str, levels)), (_PLAIN_DAY,)):
         texts = frame.with_columns(nw.col(name).cast(nw.String))
         return _draft_date(_read_dates(texts, name, _PLAIN_DAY), name, _PLAIN_DAY)
-    if stored == "string" and (kind := _personal(name, [level for level in levels if isinstance(level, str)])):
+    if stored == "string" and (kind := _personal(name, [level for level in levels if isinstance(level, str)], rows)):
         return (
             f"it seems to hold {kind}. They are never copied into a schema; to use it all the same, describe it by hand"
         )
-    if stored == "integer" and rows > _MANY and _numbers_rows(frame, name, rows):
+    numbered = stored == "integer" and (rows > _MANY or _ROW_NAME.fullmatch(name.strip()) is not None)
+    if numbered and _numbers_rows(frame, name, rows):
         return "it seems to number the rows. Leave it out; or, if it says whose row it is, name it as person_id"
     named_so = bool(_ID_NAME.search(name)) and stored != "float"
     worded = many and stored == "string" and not named_so and decimal is not None
     if worded and (mixed := _mixed_numbers(frame, name, decimal or ".")) is not None:
         return mixed
-    if many and (named_so or (stored == "string" and _all_distinct(frame, name, rows))):
+    alone = (many and stored == "string") or named_so  # a few wards have ids as well, each with many rows
+    if (named_so and (many or _PERSON_NAME.search(name))) or (alone and _all_distinct(frame, name, rows)):
         return _identifier(name)
     if not stated and stored in ("integer", "float"):
         return _draft_numeric(frame, name, integer=stored == "integer")
@@ -353,18 +399,20 @@ def _mixed_numbers(frame: nw.LazyFrame[Any], name: str, decimal: str) -> Column 
     return replace(drafted, missing=True, note=f"{_BOUNDS_NOTE}. {_WORDS_NOTE}")
 
 
-def _personal(name: str, levels: list[str]) -> str | None:
+def _personal(name: str, levels: list[str], rows: int) -> str | None:
     """Return what kind of personal text a column seems to hold, by its name or by most of its values; None for none."""
     called = re.sub(r"[_\W]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).lower().strip()
     texts = [level.strip() for level in levels if not is_marker(level)]
     for kind, (names, values) in _PERSONAL.items():
         # A column of that name with a handful of answers is a question with a handful of answers: yes, no, by e-mail.
         # Names and addresses are no answers, however few people there are.
-        if names.search(called) and len(texts) > (_YES_OR_NO if values is None else _FEW):
+        if names.search(called) and len(texts) > (min(_YES_OR_NO, rows - 1) if values is None else _FEW):
             return kind
         if values is not None and texts and 2 * sum(bool(values.fullmatch(text)) for text in texts) > len(texts):
             return kind
-    return None
+    # Whatever the column is called: many texts of two to four words with capitals and nothing else.
+    called_so = sum(bool(_FULL_NAME.fullmatch(text)) for text in texts)
+    return "names of people" if len(texts) > _FEW and called_so > _MOST * len(texts) else None
 
 
 def _numbers_rows(frame: nw.LazyFrame[Any], name: str, rows: int) -> bool:
@@ -657,7 +705,7 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
     if files := text_files(data):
         dialect = Dialect.stated(schema, files[0])
         with hide_values(f"'{files[0]}' is not a readable text file. Is it damaged or empty?"):
-            found = _lines_of(files, dialect, single=not schema.quoted_newlines)
+            found = _lines_of(files, dialect)
             found = replace(found, looks_like=seeming(files[0], dialect))
             frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it
     else:
@@ -713,14 +761,15 @@ def _how_to_derive(later: str, earlier: str, *, days: bool) -> str:
     )
 
 
-def _lines_of(files: Sequence[Path], dialect: Dialect, *, single: bool = True) -> FileCheck:
+def _lines_of(files: Sequence[Path], dialect: Dialect) -> FileCheck:
     """Return how the lines of all files fit their first ones."""
-    checks = [check_lines(file, dialect, single) for file in files]
+    checks = [check_lines(file, dialect) for file in files]
     return FileCheck(
         short=sum(each.short for each in checks),
         long=sum(each.long for each in checks),
         illegible=sum(each.illegible for each in checks),
         repeated=tuple(dict.fromkeys(name for each in checks for name in each.repeated)),
+        named=any(each.named for each in checks),
     )
 
 
@@ -803,7 +852,7 @@ def _checked(column: Column, rows: int, missing: int, outside: int, fractional: 
 
 
 def _unused(column: Categorical, found: set[Any]) -> tuple[Level, ...]:
-    return tuple(level for level in column.levels if level not in found)
+    return tuple(level for level in column.levels if level not in found and level != column.other)
 
 
 def _check_bounds(frame: nw.LazyFrame[Any], column: Numeric, rows: int) -> ColumnCheck:

@@ -1,22 +1,26 @@
 """Data as a lazy frame, from files or from any dataframe engine, and its errors without private values.
 
 Data named on a command line are a file; several files that are one table, as a folder or a pattern; a sheet of a
-workbook; a Delta or an Iceberg table; standard input; or a table of a DuckDB or PostgreSQL database that is counted
-where it is. Text files are read by ``_text_files``. Sheets and standard input are copied into a folder that only their
-owner can read, which is gone when the program ends: sheets as text, so that no cell decides how its column is read.
+workbook; a Delta or an Iceberg table; standard input; a table of a DuckDB or PostgreSQL database that is counted
+where it is; or one of SQLite. Text files are read by ``_text_files``. Sheets, tables of SQLite and standard input are
+copied into a folder that only their owner can read, which is gone when the program ends: sheets and tables as text, so
+that no cell decides how its column is read.
 """
 
 from __future__ import annotations
 
 import atexit
+import csv
 import glob
 import os
+import re
 import shutil
+import sqlite3
 import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from os import PathLike, fspath
@@ -30,7 +34,7 @@ import narwhals as nw
 from escudo._validate import did_you_mean, one_of
 from escudo.errors import EscudoError, InputError
 from escudo.table._schema import Schema
-from escudo.table._text_files import Dialect, joined, recognised, scan_json, stated_texts, typed_texts
+from escudo.table._text_files import COPIES, Dialect, joined, recognised, scan_json, stated_texts, typed_texts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,6 +47,7 @@ SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 STANDARD_INPUT = "-"
 _MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{": ".ndjson"}
 _BLOCK = 2**20
+_SQLITE = "sqlite:"
 _MOST_FILES = 10_000
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA, _NEWEST_IN_POLARS = ".metadata.json", 2
@@ -61,7 +66,8 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     in a line never changes how another is read:
 
     * a line ends at a line feed, with a carriage return before it or not; one that is empty is a row of missing values,
-      since a row that could vanish would change the number of rows. The first line of CSV and TSV names the columns;
+      since a row that could vanish would change the number of rows. The first line of CSV and TSV names the columns,
+      unless the schema's ``header`` does;
     * a field that begins with a quote ends at the next single quote, or else at the end of the line; two quotes in it
       stand for one, and text between its last quote and the separator belongs to it. Elsewhere a quote is a character;
     * a line that is too long or too short is cut or filled up with missing values, and an empty field that is not
@@ -120,6 +126,11 @@ def is_workbook(data: object) -> bool:
     return isinstance(data, str | PathLike) and Path(_book(fspath(data))[0]).suffix.lower() in SHEETS
 
 
+def is_sqlite(data: object) -> bool:
+    """Return whether data are named as a table of SQLite."""
+    return isinstance(data, str) and data.startswith(_SQLITE)
+
+
 def data_files(path: str | PathLike[str]) -> tuple[Path, ...]:
     """Return the files that a name stands for: itself, those of a folder or a pattern, or a copy that can be read.
 
@@ -129,6 +140,8 @@ def data_files(path: str | PathLike[str]) -> tuple[Path, ...]:
     text = fspath(path)
     if text == STANDARD_INPUT:
         return (_standard_input(),)
+    if is_sqlite(text):
+        return (_sqlite(text),)
     if is_workbook(text):
         return (_sheet(*_book(text)),)
     if os.path.isdir(text):
@@ -321,6 +334,7 @@ def _sheet(book: str, name: str) -> Path:
             book,
             sheet_name=name or sheets[0],
             engine="calamine",
+            has_header=False,  # its first row names the columns, as the first line of a text file does
             drop_empty_rows=False,
             drop_empty_cols=False,
             read_options={"dtypes": "string"},
@@ -329,12 +343,50 @@ def _sheet(book: str, name: str) -> Path:
         raise InputError(f"'{book}' has nothing in sheet {name or sheets[0]!r}, not even a row that names the columns.")
     # A cell may hold line ends; a line of text may not.
     plain = read.with_columns(pl.all().cast(pl.String).str.replace_all(r"[\r\n]+", " ").str.replace(r" 00:00:00$", ""))
-    copy = _private_folder() / f"sheet-{len(list(_private_folder().iterdir()))}.csv"
-    plain.write_csv(copy)
+    copy = _new_copy()
+    plain.write_csv(copy, include_header=False)
     return copy
 
 
-def alike(files: Sequence[Path], known: Mapping[str, str | None] = MappingProxyType({})) -> Dialect:
+def _new_copy() -> Path:
+    copy = _private_folder() / f"copy-{len(COPIES)}.csv"
+    COPIES.add(copy)
+    return copy
+
+
+@cache
+def _sqlite(text: str) -> Path:
+    """Return a copy of a table of SQLite as CSV: any cell may hold a value of any kind there, so all are text."""
+    url, settings = _parts(text)
+    name = settings.pop("table", "")
+    if not name or settings or url.netloc:
+        raise InputError("the SQLite URL must be sqlite:///FILE?table=NAME, four slashes before an absolute path.")
+    file = _openable(Path(unquote(url.path.removeprefix("/"))))
+    place = f"file:{quote(str(file.absolute()))}?mode=ro"
+    damaged = f"'{file}' cannot be read as a SQLite database. Is it one, and is no program writing to it?"
+    with hide_values(damaged), closing(sqlite3.connect(place, uri=True)) as connection:
+        connection.text_factory = lambda held: held.decode("utf-8", "replace")
+        listed = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        known = [row[0] for row in listed]
+        if name not in known:
+            raise _no_table(name, f"'{file}'", known)
+        rows = connection.execute(f"SELECT * FROM {_quoted_name(name)}")
+        copy = _new_copy()
+        with copy.open("w", encoding="utf-8", newline="") as written:
+            writer = csv.writer(written, lineterminator="\n")
+            writer.writerow(column[0] for column in rows.description)
+            writer.writerows(map(_cell, row) for row in rows)
+    return copy
+
+
+def _cell(value: object) -> object:
+    """Return a value of SQLite as one field of a line; bytes are none."""
+    if isinstance(value, str):
+        return re.sub(r"[\r\n]+", " ", value)
+    return None if isinstance(value, bytes) else value
+
+
+def alike(files: Sequence[Path], known: Mapping[str, Any] = MappingProxyType({})) -> Dialect:
     """Return how CSV or TSV files are written, from all of them: for the custodian's own eyes.
 
     Raises:
@@ -347,7 +399,11 @@ def alike(files: Sequence[Path], known: Mapping[str, str | None] = MappingProxyT
                 f"the files are written differently: '{files[0]}' with {first}, '{file}' with {other}. Convert them, "
                 "or say how with delimiter and encoding."
             )
-    return replace(first, decimal="," if any(each.decimal == "," for each in (first, *others)) else first.decimal)
+    return replace(
+        first,
+        decimal="," if any(each.decimal == "," for each in (first, *others)) else first.decimal,
+        quoted_newlines=any(each.quoted_newlines for each in (first, *others)),
+    )
 
 
 def text_files(data: Any) -> tuple[Path, ...]:
@@ -420,8 +476,17 @@ def hide_values(message: str) -> Iterator[None]:
         raise
 
 
-_FORMS = "duckdb:///FILE?table=NAME, postgresql://USER@HOST/DATABASE?table=NAME or spark://HOST:PORT/FOLDER"
-_OPENERS = {"duckdb": "DuckDB", "postgresql": "PostgreSQL", "postgres": "PostgreSQL", "spark": "Spark"}
+_FORMS = (
+    "sqlite:///FILE?table=NAME, duckdb:///FILE?table=NAME, postgresql://USER@HOST/DATABASE?table=NAME or "
+    "spark://HOST:PORT/FOLDER"
+)
+_OPENERS = {
+    "sqlite": "SQLite",
+    "duckdb": "DuckDB",
+    "postgresql": "PostgreSQL",
+    "postgres": "PostgreSQL",
+    "spark": "Spark",
+}
 _READ_ONLY = "-c default_transaction_read_only=on"
 
 
@@ -432,8 +497,9 @@ def open_data(text: str, schema: Schema | None = None, *, engine: str | None = N
         text: A path, folder, pattern or ``-`` as for :func:`scan`; ``duckdb:///relative.db?table=visits`` (four slashes
             for an absolute path); or ``postgresql://user:password@host/database?table=visits``, with further settings
             of libpq in the query. A password that is left out comes from ``PGPASSWORD`` or the password file.
-            ``&schema=clinic`` names the table's schema. ``spark:///folder`` or ``spark://host:port/folder``, or
-            ``spark:///?table=catalog.visits``, is read by Spark (``&format=delta``, ``iceberg`` or ``orc``, if it is
+            ``&schema=clinic`` names the table's schema. ``sqlite:///relative.db?table=visits``, which is copied as
+            text. ``spark:///folder`` or ``spark://host:port/folder``, or ``spark:///?table=catalog.visits``, is read by
+            Spark (``&format=delta``, ``iceberg`` or ``orc``, if it is
             not Parquet).
         schema: How to read a file that states no types (see :func:`scan`).
         engine: ``"spark"`` for a path whose files the workers of Spark read: Parquet, or a Delta or Iceberg table.
@@ -448,13 +514,9 @@ def open_data(text: str, schema: Schema | None = None, *, engine: str | None = N
     chosen = one_of("engine", engine or "polars", ("polars", "spark"))
     if chosen == "spark" and not text.startswith("spark:"):
         return _on_spark(text, schema)
-    if "://" not in text:
+    if "://" not in text or is_sqlite(text):
         return scan(text, schema)
-    try:
-        url = urlsplit(text)
-        settings = dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
-    except ValueError:
-        raise InputError(f"the data's URL cannot be read; write {_FORMS}, with special characters as %XX.") from None
+    url, settings = _parts(text)
     if url.scheme not in _OPENERS:
         raise InputError(
             f"data in {url.scheme!r} cannot be opened; use a file, or {_FORMS}.{did_you_mean(url.scheme, _OPENERS)}"
@@ -469,6 +531,15 @@ def open_data(text: str, schema: Schema | None = None, *, engine: str | None = N
     if _OPENERS[url.scheme] == "DuckDB":
         return _open_duckdb(url, name, home, settings)
     return _open_postgresql(url, name, home, settings)
+
+
+def _parts(text: str) -> tuple[SplitResult, dict[str, str]]:
+    """Return a URL, and its settings."""
+    try:
+        url = urlsplit(text)
+        return url, dict(parse_qsl(url.query, keep_blank_values=True, strict_parsing=bool(url.query)))
+    except ValueError:
+        raise InputError(f"the data's URL cannot be read; write {_FORMS}, with special characters as %XX.") from None
 
 
 def _on_spark(text: str, schema: Schema | None) -> Any:

@@ -64,7 +64,7 @@ from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
 from escudo.table._columns import Column, Numeric, spec_of_column
-from escudo.table._schema import Schema, schema_card, schema_from_document
+from escudo.table._schema import TEXT_KEYS, Schema, schema_card, schema_from_document
 from escudo.table._schema_files import (
     _comment,
     _key,
@@ -91,8 +91,7 @@ DAYS = "days"
 
 _FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0  # those of the calendar, from 1970 on
 _MOST_DAYS = 10_000_000
-_TEXT = ("quoted_newlines", "delimiter", "encoding", "decimal")
-_PEOPLE_KEYS = ("key", "origin", "origin_day", *_TEXT)
+_PEOPLE_KEYS = ("key", "origin", "origin_day", *TEXT_KEYS)
 _CHILD_KEYS = (
     *(
         "parent",
@@ -107,7 +106,7 @@ _CHILD_KEYS = (
         "weighting",
         "events",
     ),
-    *("confirmed", *_TEXT),
+    *("confirmed", *TEXT_KEYS),
 )
 COUNT_EDGES = (0, 1, 2, 3, 5, 8, 12, 20)
 """Where the bins of the number of rows begin if nothing else is said."""
@@ -758,12 +757,12 @@ def _child(name: str, table: Mapping[str, Any], people: str, tables: Mapping[str
         _needed(name, table, key)
     for key in ("start_edges", "gap_edges") if "order" in table else ():
         _needed(name, table, key)
-    settings = {key: table[key] for key in _CHILD_KEYS if key in table and key not in (*_TEXT, "parent")}
+    settings = {key: table[key] for key in _CHILD_KEYS if key in table and key not in (*TEXT_KEYS, "parent")}
     return ChildTable(name=name, schema=_schema_of(name, table), parent=nested, **settings)
 
 
 def _schema_of(name: str, table: Mapping[str, Any]) -> Schema:
-    settings = {key: table[key] for key in _TEXT if key in table}
+    settings = {key: table[key] for key in TEXT_KEYS if key in table}
     try:
         return schema_from_document({"columns": table["columns"], **({"table": settings} if settings else {})})
     except SchemaError as error:

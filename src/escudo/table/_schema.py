@@ -20,7 +20,7 @@ from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
 from escudo.table._columns import Categorical, Column, Numeric, column_from_spec, spec_of_column
 from escudo.table._rules import Rule, checked
-from escudo.table._values import encodable
+from escudo.table._values import ISO, encodable
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 """What may stand between the fields of a text file, and what to call it."""
@@ -52,6 +52,8 @@ class Schema:
         encoding: The encoding of a CSV or TSV file: ``"utf-8"``, ``"utf-16"``, ``"latin-1"``, ``"cp1252"`` or another
             that has one byte for each character.
         decimal: What stands before the decimals of a number in a CSV or TSV file, ``"."`` or ``","``.
+        header: What the columns of a CSV or TSV file are called, in order, if its first line is a row and does not say;
+            none by default: then the first line names them.
         rules: What holds in every row, as public knowledge: ``"pregnant = yes -> sex = female"``, ``"discharge >=
             admission"``. Synthetic rows keep them; see :mod:`escudo.table._rules`.
         notes: Remarks for people, written as comments at the top; no part of the schema's identity.
@@ -78,6 +80,7 @@ class Schema:
     delimiter: str | None = None
     encoding: str = "utf-8"
     decimal: str = "."
+    header: tuple[str, ...] = ()
     rules: tuple[Rule | str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
     _by_name: dict[str, Column] = field(init=False, repr=False, compare=False)
@@ -101,6 +104,7 @@ class Schema:
         object.__setattr__(self, "_by_name", by_name)
         self._check_person(by_name)
         self._check_text()
+        self._check_header()
         for column in self.fields:
             if isinstance(column, Numeric) and column.derived is not None:
                 _check_derived(column, by_name)
@@ -125,6 +129,16 @@ class Schema:
                 "character and ASCII among them; save the file as UTF-8 if it is in none of these."
             )
         object.__setattr__(self, "encoding", "latin-1" if name == "iso8859-1" else name)
+
+    def _check_header(self) -> None:
+        names = self.header
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) and encodable(name) for name in names):
+            raise SchemaError(
+                "header must be a list of names, one for each column of a file whose first line has none."
+            )
+        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise SchemaError(f"header names {twice[0]!r} more than once; columns need names of their own.")
+        object.__setattr__(self, "header", tuple(names))
 
     def _check_person(self, names: Mapping[str, Column]) -> None:
         if (self.person_id is None) != (self.max_rows_per_person is None):
@@ -190,6 +204,8 @@ class Schema:
             table["encoding"] = self.encoding
         if self.decimal != ".":
             table["decimal"] = self.decimal
+        if self.header:
+            table["header"] = list(self.header)
         if self.rules:
             table["rules"] = [str(rule) for rule in self.rules]
         if table:
@@ -349,6 +365,12 @@ class Schema:
         new = {column.name: column for column in columns}
         return replace(self, fields=tuple(new.get(column.name, column) for column in self.fields))
 
+    def as_escudo_writes(self) -> Schema:
+        """Return the schema of the same columns in a text file of synthetic rows: commas, points, UTF-8, ISO dates."""
+        dates = [column for column in self.fields if isinstance(column, Numeric) and column.date is not None]
+        plain = self.with_columns(*(replace(column, date=ISO) for column in dates))
+        return replace(plain, delimiter=None, encoding="utf-8", decimal=".", header=())
+
     def confirm(self, names: Iterable[str] | None = None) -> Schema:
         """Return the schema with the named columns (all by default) confirmed to be public knowledge.
 
@@ -432,7 +454,10 @@ def _check_derived(column: Numeric, columns: Mapping[str, Column]) -> None:
         raise SchemaError(f"column {column.name!r} {wanted}.")
 
 
-_TABLE_KEYS = ("person_id", "max_rows_per_person", "quoted_newlines", "delimiter", "encoding", "decimal", "rules")
+TEXT_KEYS = ("quoted_newlines", "delimiter", "encoding", "decimal", "header")
+"""What a schema says about text files alone."""
+
+_TABLE_KEYS = ("person_id", "max_rows_per_person", *TEXT_KEYS, "rules")
 
 
 def schema_from_document(document: object) -> Schema:

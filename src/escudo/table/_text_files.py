@@ -7,14 +7,15 @@ are lines here. Lines without a quote, nearly all of them, are cut by polars; th
 too, each known to be complete; the rest by :func:`fields_of`, the reference. Which way a line goes changes the time
 only.
 
-How a text file is written (its **dialect**: delimiter, encoding, decimal sign) is a public fact that the schema states.
-Given a schema, nothing about it is guessed. Without one it is recognised: by :func:`recognised` from all of the file,
-which is for the custodian's own eyes, or by :func:`announced` from its first line alone, which is public.
+How a text file is written (its **dialect**: delimiter, encoding, decimal sign, header) is a public fact that the schema
+states. Given a schema, nothing about it is guessed. Without one it is recognised: by :func:`recognised` from all of the
+file, which is for the custodian's own eyes, or by :func:`announced` from its first line alone, which is public.
 """
 
 from __future__ import annotations
 
 import codecs
+import csv
 import glob
 import io
 import itertools
@@ -34,7 +35,7 @@ from escudo._card import plain
 from escudo.errors import InputError
 from escudo.table._columns import Column, Numeric
 from escudo.table._persons import person_keys
-from escudo.table._schema import DECIMALS, DELIMITERS, Schema
+from escudo.table._schema import DECIMALS, DELIMITERS, TEXT_KEYS, Schema
 from escudo.table._values import as_float, encodable
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity
 
 
+COPIES: set[Path] = set()
+"""Files that escudo wrote, of sheets and tables that are no text: with commas and in UTF-8, a row on each line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How a text file is written.
@@ -56,24 +61,33 @@ class Dialect:
         delimiter: What stands between fields.
         encoding: The encoding; a mark of the byte order at the beginning is no part of the text in any.
         decimal: What stands before the decimals of a number.
+        header: What the columns are called, where the first line does not say; else none.
+        quoted_newlines: Whether a quoted field may hold line feeds, so that a record may be several lines.
     """
 
     delimiter: str = ","
     encoding: str = "utf-8"
     decimal: str = "."
+    header: tuple[str, ...] = ()
+    quoted_newlines: bool = False
 
     @classmethod
     def stated(cls, schema: Schema, file: Path) -> Dialect:
         """Return the dialect that a schema states."""
-        return cls(schema.delimiter or usual_delimiter(file), schema.encoding, schema.decimal)
+        if file in COPIES:
+            return cls(decimal=schema.decimal, header=schema.header)
+        delimiter = schema.delimiter or usual_delimiter(file)
+        return cls(delimiter, schema.encoding, schema.decimal, schema.header, schema.quoted_newlines)
 
-    def settings(self, file: Path) -> dict[str, str]:
+    def settings(self, file: Path) -> dict[str, Any]:
         """Return what a schema has to say about it, for a file of this name."""
-        usual = {"delimiter": usual_delimiter(file), "encoding": "utf-8", "decimal": "."}
-        return {key: getattr(self, key) for key, value in usual.items() if getattr(self, key) != value}
+        usual = Dialect(usual_delimiter(file))
+        return {key: getattr(self, key) for key in TEXT_KEYS if getattr(self, key) != getattr(usual, key)}
 
     def __str__(self) -> str:
-        return f"{DELIMITERS[self.delimiter]} between fields, {_spelled(self.encoding)}, {DECIMALS[self.decimal]}"
+        said = [f"{DELIMITERS[self.delimiter]} between fields", _spelled(self.encoding), DECIMALS[self.decimal]]
+        said += ["no line of names"] if self.header else []
+        return ", ".join([*said, "line feeds in quoted fields"] if self.quoted_newlines else said)
 
 
 def _spelled(encoding: str) -> str:
@@ -87,7 +101,7 @@ def usual_delimiter(file: Path) -> str:
 
 
 def column_names(file: Path, dialect: Dialect | None = None) -> list[str]:
-    """Return the names in the first line of a CSV or TSV file, all different: see :func:`header`."""
+    """Return the names of the columns of a CSV or TSV file, all different: see :func:`header`."""
     names: list[str] = []
     for given in header(file, dialect or Dialect(usual_delimiter(file))):
         name, number = given, 0
@@ -98,11 +112,16 @@ def column_names(file: Path, dialect: Dialect | None = None) -> list[str]:
 
 
 def header(file: Path, dialect: Dialect) -> list[str]:
-    """Return the fields of the first line of a CSV or TSV file, as they are.
+    """Return what the columns of a CSV or TSV file are called: the fields of its first line, unless that has no names.
 
     Raises:
         InputError: If there is no such line.
     """
+    return list(dialect.header) or first_fields(file, dialect)
+
+
+def first_fields(file: Path, dialect: Dialect) -> list[str]:
+    """Return the fields of the first line, as they are."""
     return [name or "" for name in fields_of(_first_line(file, dialect.encoding), dialect.delimiter)]
 
 
@@ -129,19 +148,22 @@ def _codec(start: bytes, encoding: str) -> str:
     return "utf-16-be" if start.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
 
 
-def _source(file: Path, encoding: str) -> Path | bytes:
-    """Return what polars reads as UTF-8: the file, or the content of one in another encoding.
+def _source(file: Path, dialect: Dialect) -> Path | bytes:
+    """Return what polars reads as UTF-8 after a line of names: the file, or the content of one that is not like that.
 
-    One that is not UTF-8 is held in memory, and never written anywhere else. Bytes that it does not have become U+FFFD.
+    That is held in memory, and never written anywhere else. Without a line of names it gets one, or the first row would
+    decide into how many fields all are cut. Bytes that it does not have become U+FFFD.
     In every encoding that a schema may state, that changes characters of the same line only; in UTF-16 because a value
     is whole characters, so that every row, whatever it holds, is an even number of bytes.
     """
-    if encoding == "utf-8":
+    if dialect.encoding == "utf-8" and not dialect.header:
         return file
     text = io.BytesIO()
+    if dialect.header:
+        text.write(dialect.delimiter.join(f"f{place}" for place in range(len(dialect.header))).encode() + b"\n")
     with file.open("rb") as opened:
         block = opened.read(_BLOCK)
-        decoder = codecs.getincrementaldecoder(_codec(block, encoding))("replace")
+        decoder = codecs.getincrementaldecoder(_codec(block, dialect.encoding))("replace")
         text.write(decoder.decode(block).removeprefix("\ufeff").encode())
         while block := opened.read(_BLOCK):
             text.write(decoder.decode(block).encode())
@@ -163,12 +185,14 @@ def announced(file: Path) -> Dialect:
     return Dialect(max(fields, key=lambda sign: fields[sign]), encoding)
 
 
-def recognised(file: Path, known: Mapping[str, str | None] = MappingProxyType({})) -> Dialect:
+def recognised(file: Path, known: Mapping[str, Any] = MappingProxyType({})) -> Dialect:
     """Return the dialect of a CSV or TSV file, from all of it: for the custodian's own eyes.
 
     The encoding is UTF-8 unless more speaks against it than for it, so that one damaged line makes no other file of it.
     The delimiter is in the first line and at least half of the others, and cuts most into as many fields as the first.
-    The decimal sign is a comma if more columns of numbers have one than have a point.
+    The decimal sign is a comma if more columns of numbers have one than have a point. Quoted fields hold line feeds if
+    more records of several lines have as many fields as the first line than have not. The first line is taken to name
+    the columns unless it is said that it does not.
 
     Args:
         file: The file.
@@ -178,6 +202,8 @@ def recognised(file: Path, known: Mapping[str, str | None] = MappingProxyType({}
         InputError: If the file is empty.
     """
     usual = usual_delimiter(file)
+    if file in COPIES:
+        known = {**known, "delimiter": usual, "encoding": "utf-8", "quoted_newlines": False}
     with file.open("rb") as opened:
         start = opened.read(_BLOCK)
         encoding = known.get("encoding")
@@ -195,23 +221,47 @@ def recognised(file: Path, known: Mapping[str, str | None] = MappingProxyType({}
         return False, counts[1], named == 1, sign == usual, 0  # one column: rather one that cuts no line
 
     delimiter = known.get("delimiter") or max(DELIMITERS, key=fit)
-    dialect = Dialect(delimiter, encoding)
+    dialect = Dialect(delimiter, encoding, header=known.get("header") or ())
+    quoted = known.get("quoted_newlines")
+    dialect = replace(dialect, quoted_newlines=_spans_lines(file, dialect) if quoted is None else quoted)
     return replace(dialect, decimal=known.get("decimal") or _decimal_of(scan_texts(file, dialect), delimiter))
 
 
-def seeming(file: Path, dialect: Dialect) -> dict[str, str]:
-    """Return delimiter and encoding as they are recognised, where they are not those given: for the custodian's eyes.
+def seeming(file: Path, dialect: Dialect) -> dict[str, Any]:
+    """Return what is recognised where it is not what was given: for the custodian's own eyes.
 
     Where a file is ASCII, all encodings of one byte and UTF-8 are the same.
     """
-    seen = recognised(file, {"decimal": dialect.decimal})
-    found = {} if seen.delimiter == dialect.delimiter else {"delimiter": seen.delimiter}
+    seen = recognised(file, {"decimal": dialect.decimal, "header": dialect.header})
+    found: dict[str, Any] = {} if seen.delimiter == dialect.delimiter else {"delimiter": seen.delimiter}
+    found |= {"quoted_newlines": True} if seen.quoted_newlines and not dialect.quoted_newlines else {}
     kinds = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-16-le": "utf-16", "utf-16-be": "utf-16"}
     stated, kind = kinds.get(dialect.encoding, ""), kinds.get(seen.encoding, "")
     if kind == "utf-8" and not stated:
         with file.open("rb") as opened:
             stated = "" if any(not block.isascii() for block in iter(lambda: opened.read(_BLOCK), b"")) else kind
     return found if stated == kind else {**found, "encoding": seen.encoding}
+
+
+def _spans_lines(file: Path, dialect: Dialect) -> bool:
+    """Whether quoted fields hold line feeds: most records of several lines have the fields that the first line has."""
+    import polars as pl
+
+    lines = _lines(_source(file, dialect)).select((pl.col(_LINE).str.count_matches('"') % 2 == 1).any())
+    if not lines.collect(engine="streaming").item():
+        return False
+    wanted, balance, line = len(header(file, dialect)), 0, 0
+    with file.open("rb") as opened:
+        codec = _codec(opened.read(2), dialect.encoding)
+    with file.open(encoding=codec, errors="replace", newline="") as text:
+        records = csv.reader(text, delimiter=dialect.delimiter)
+        try:
+            for record in records:
+                several, line = records.line_num - line > 1, records.line_num
+                balance += several * (1 if len(record) == wanted else -1)
+        except csv.Error:  # a quote that is never closed: more than a field may hold
+            balance -= 1
+    return balance > 0
 
 
 def _bytes_of(blocks: Iterable[bytes]) -> tuple[int, int, bool]:
@@ -295,20 +345,20 @@ def _quoted(line: str, start: int) -> tuple[str, int]:
     return "".join([*parts, line[start:]]), len(line)
 
 
-def scan_texts(file: Path, dialect: Dialect | None = None, *, quoted_newlines: bool = False) -> pl.LazyFrame:
-    """Open a CSV or TSV file as columns of text, one row for each line.
+def scan_texts(file: Path, dialect: Dialect | None = None) -> pl.LazyFrame:
+    """Open a CSV or TSV file as columns of text, one row for each line, unless quoted fields may hold line feeds.
 
     Args:
         file: The file.
         dialect: How it is written; by default UTF-8, with what its ending says between fields.
-        quoted_newlines: Whether a quoted field may hold line feeds, so that a record may be several lines.
     """
     import polars as pl
 
     dialect = dialect or Dialect(usual_delimiter(file))
-    separator, source = dialect.delimiter, _source(file, dialect.encoding)
-    if quoted_newlines:
-        return _scan(source, separator, '"')
+    separator, source = dialect.delimiter, _source(file, dialect)
+    if dialect.quoted_newlines:
+        scanned = _scan(source, separator, '"')
+        return scanned.rename({f"f{place}": name for place, name in enumerate(dialect.header)})
     names = column_names(file, dialect)
     scanned = _scan(source, separator)
     places = scanned.collect_schema().names()[: len(names)]  # a name with a separator in it would be two of them
@@ -407,14 +457,16 @@ class FileCheck:
         long: How many have too many; what is too much is not read.
         illegible: How many hold bytes that the encoding does not have.
         repeated: Names that the first line has more than once.
-        looks_like: What delimiter and encoding seem to be, where a schema says otherwise.
+        looks_like: What delimiter, encoding and quoting seem to be, where a schema says otherwise.
+        named: Whether the first line holds the names that a schema states because the first line had none.
     """
 
     short: int = 0
     long: int = 0
     illegible: int = 0
     repeated: tuple[str, ...] = ()
-    looks_like: Mapping[str, str] = field(default_factory=dict)
+    looks_like: Mapping[str, Any] = field(default_factory=dict)
+    named: bool = False
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -438,7 +490,12 @@ class FileCheck:
             f"'{name}_duplicated_0'"
             for name in self.repeated
         ]
-        found += [f"{key} seems to be {value!r}; if so, say it in [table]" for key, value in self.looks_like.items()]
+        found += [
+            f"{key} seems to be {'true' if value is True else repr(value)}; if so, say it in [table]"
+            for key, value in self.looks_like.items()
+        ]
+        if self.named:
+            found.append("the first line is read as a row, and holds the names in header; leave header out of [table]")
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -446,20 +503,18 @@ class FileCheck:
         return plain(self)
 
 
-def check_lines(file: Path, dialect: Dialect, single: bool = True) -> FileCheck:
+def check_lines(file: Path, dialect: Dialect) -> FileCheck:
     """Count the lines of a CSV or TSV file that do not fit its first one: for the custodian's own eyes.
 
-    Args:
-        file: The file.
-        dialect: How it is written.
-        single: Whether each line is a row; otherwise only the first is looked at.
+    Where quoted fields may hold line feeds, only the first line is looked at.
     """
     import polars as pl
 
     names = header(file, dialect)
     repeated = tuple(name for name, times in Counter(names).items() if times > 1)
-    if not single:
-        return FileCheck(repeated=repeated)
+    named = bool(dialect.header) and first_fields(file, dialect) == names
+    if dialect.quoted_newlines:
+        return FileCheck(repeated=repeated, named=named)
     separator = dialect.delimiter
 
     def fields(lines: pl.Series) -> pl.Series:
@@ -473,7 +528,7 @@ def check_lines(file: Path, dialect: Dialect, single: bool = True) -> FileCheck:
     cut = pl.when(odd).then(line).map_batches(fields, return_dtype=pl.UInt32, is_elementwise=True)
     number = pl.when(odd).then(cut).otherwise(bare)
     counted = (
-        _lines(_source(file, dialect.encoding))
+        _lines(_source(file, dialect))
         .slice(1)
         .select(
             (number < len(names)).sum().alias("short"),
@@ -483,7 +538,7 @@ def check_lines(file: Path, dialect: Dialect, single: bool = True) -> FileCheck:
         .collect(engine="streaming")
         .row(0, named=True)
     )
-    return FileCheck(**counted, repeated=repeated)
+    return FileCheck(**counted, repeated=repeated, named=named)
 
 
 def as_number(text: pl.Expr, decimal: str = ".", *, boolean: bool = False) -> pl.Expr:
@@ -540,9 +595,9 @@ def is_marker(text: str) -> bool:
     return text.strip().lower() in _MARKERS
 
 
-def texts_of(files: Sequence[Path], dialect: Dialect, *, quoted_newlines: bool = False) -> pl.LazyFrame:
+def texts_of(files: Sequence[Path], dialect: Dialect) -> pl.LazyFrame:
     """Open CSV or TSV files that are one table as columns of text, in the order of the first one's columns."""
-    return joined([scan_texts(file, dialect, quoted_newlines=quoted_newlines) for file in files], files)
+    return joined([scan_texts(file, dialect) for file in files], files)
 
 
 def joined(frames: Sequence[pl.LazyFrame], files: Sequence[Path]) -> pl.LazyFrame:
@@ -629,7 +684,7 @@ def stated_texts(files: Sequence[Path], schema: Schema) -> pl.LazyFrame:
     """Open CSV or TSV files as their schema says: numbers, booleans and the person id are read, all else is text."""
     import polars as pl
 
-    frame = texts_of(files, Dialect.stated(schema, files[0]), quoted_newlines=schema.quoted_newlines)
+    frame = texts_of(files, Dialect.stated(schema, files[0]))
     columns = frame.collect_schema().names()
     kinds = {column.name: column for column in schema.fields if column.kind not in ("string", "open")}
     read = [

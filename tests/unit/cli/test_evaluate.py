@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -64,6 +65,35 @@ def test_one_target_has_no_interval_and_says_so(folder):
     assert " all " not in shown  # of one learner
     body = json.loads(run(folder, str(folder / "made.csv"), *one, "--json").output)
     assert {(change["low"], change["high"]) for change in body["changes"]} == {(None, None)}
+
+
+def test_synthetic_rows_as_text_are_read_as_escudo_writes_them_whatever_the_real_file_has(tmp_path):
+    days = pl.Series("day", np.datetime64("2024-01-01") + np.random.default_rng(0).integers(0, 360, 400)).cast(pl.Date)
+    rows = pl.DataFrame(
+        {"day": days, "sick": [["no", "yes"][day.month > 6] for day in days], "cost": days.dt.day() / 4}
+    )
+    text = [f"{day:%d.%m.%Y};{sick};{str(cost).replace('.', ',')}\n" for day, sick, cost in rows.iter_rows()]
+    (tmp_path / "real.csv").write_text("".join(text))
+    rows.write_csv(tmp_path / "made.csv")
+    date = {"type": "date", "lower": "2024-01-01", "upper": "2024-12-31", "format": "%d.%m.%Y"}
+    columns = {"day": date, "sick": ["no", "yes"], "cost": {"type": "numeric", "lower": 0, "upper": 10}}
+    table = {"delimiter": ";", "decimal": ",", "header": list(columns)}
+    Schema.from_dict({"columns": columns, "table": table}).write(tmp_path / "days.toml")
+    files = [str(tmp_path / name) for name in ("real.csv", "real.csv", "made.csv")]
+    asked = [
+        "--schema",
+        str(tmp_path / "days.toml"),
+        "--target",
+        "sick",
+        "--learner",
+        "logistic",
+        "--jobs",
+        "1",
+        "--json",
+    ]
+    result = CliRunner().invoke(app, ["evaluate", *files, *asked])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["fidelity"][0]["one_way"] == 0
 
 
 # -- for a release

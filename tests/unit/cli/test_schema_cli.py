@@ -304,6 +304,13 @@ def test_learn_is_private_and_charges_the_named_account(escudo, tmp_path):
     assert not (tmp_path / "more.toml").exists()
 
 
+def test_learn_says_what_could_not_be_learnt(escudo, tmp_path):
+    (tmp_path / "few.csv").write_text("age,smoke\n" + "40,yes\n" * 20, encoding="utf-8")
+    outcome = escudo("learn", "few.csv", "--epsilon", "0.1", "--delta", "1e-9", "--out", "learnt.toml")
+    assert outcome.code == 0
+    assert "Not learnt: 'smoke', no level was common enough to be learnt with this budget" in outcome.out
+
+
 def test_learn_checks_its_output_before_it_spends(escudo, learner, tmp_path):
     (tmp_path / "learnt.toml").write_text("precious", encoding="utf-8")
     outcome = escudo("learn", "visits.csv", "--epsilon", "1", "--delta", "1e-6", "--out", "learnt.toml")

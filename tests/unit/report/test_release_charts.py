@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
 import pytest
 
-from escudo.report._look import column_card, merge_cells, pairs_beside, pairs_of
+from escudo.report._look import _axis, column_card, merge_cells, pairs_beside, pairs_of
 from escudo.report._svg import Axis, Panel, bars, heat_map, histogram, pair_plot
 from escudo.table import Categorical, Numeric, Schema
 from escudo.utility import (
@@ -45,6 +46,12 @@ class TestBars:
         assert "\x00" not in svg
         assert 'aria-label="&lt;b&gt;&#34;x&#34;&lt;/b&gt;\ufffd"' in svg
         assert "…" in svg
+
+    def test_codes_have_room_in_a_font_with_wide_figures(self) -> None:
+        svg = bars(["00501", "90210"], [0.5, 0.5], title="zip")
+        assert (
+            min(map(float, re.findall(r'<text x="([\d.]+)"', svg))) >= 5 * 12 * 0.64
+        )  # an em is 12, a figure of it 0.64
 
     def test_nothing_at_all_is_drawn_without_a_division_by_zero(self) -> None:
         assert widths(bars(["no", "yes"], [0.0, 0.0], title="empty")) == [0.0, 0.0]
@@ -247,3 +254,23 @@ class TestFigures:
         schema = Schema.from_dict({"smoke": ["no", "yes"]}, person_id="patient", max_rows_per_person=2)
         table = synthetic_table(pl.DataFrame({"smoke": ["no", "yes", "yes"]}), schema)
         assert table.counts("smoke").tolist() == [1, 2]
+
+
+def test_days_and_the_mark_for_missing_values_do_not_lie_over_each_other_in_pairs() -> None:
+    date = Numeric("day", "1920-01-01", "2023-12-31", date="%d.%m.%Y", bins=10)
+    dose = Numeric("dose", 0, 200, bins=11, missing=True)
+    year = Numeric("week", "2023-01-01", "2023-12-31", date="%d.%m.%Y", bins=10)
+    codes = np.tile(np.arange(10), 12)
+    axes = [_axis(column, codes, column.size) for column in (date, dose, year)]
+    assert [label for _, label in axes[0].across] == ["1920", "2023"]
+    assert [label for _, label in axes[2].across] == ["01-01", "12-31"]
+    dark = np.zeros((10, 10))
+    svg = pair_plot(axes, {(1, 0): Panel(shades=dark), (2, 0): Panel(shades=dark), (2, 1): Panel(shades=dark)}, "pairs")
+    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="([a-z ]*)">([^<]*)</text>', svg)
+    ticks = [(float(x), float(y), kind.split()[-1], label) for x, y, kind, label in found if "tick" in kind]
+    beside = sorted(y for x, y, kind, label in ticks if kind == "tick" and label in ("∅", "200", "0") and x < 60)
+    assert len(beside) == 3
+    assert all(lower - upper >= 11 for upper, lower in pairwise(beside))
+    mark = next(x for x, _, kind, label in ticks if (label, kind) == ("∅", "mid"))
+    last = next(x for x, y, kind, label in ticks if label == "200" and kind == "end" and y > 300)
+    assert last <= mark - 6

@@ -119,7 +119,8 @@ class TestForm:
 
     def test_a_record_may_say_how_text_files_are_written(self, model: CausalModel) -> None:
         record = record_of(model)
-        said = {"quoted_newlines": True, "delimiter": ";", "encoding": "cp1252", "decimal": ","}
+        said = {"quoted_newlines": True, "delimiter": ";", "encoding": "cp1252", "decimal": ",", "header": ["a", "b"]}
+        said |= {"rules": ["smoke = no -> age >= 0"]}
         record["schema"]["description"] = replace(model.schema, **said).to_dict()
         assert record["schema"]["description"]["table"] == said
         assert list(violations(record, release_schema(), release_schema())) == []

@@ -424,3 +424,13 @@ def test_draws_that_are_settled_at_once_are_those_settled_one_by_one(shape, scal
         wanted += [np.abs(sums_over(names, missed, tuple(names[place] for place in pair))).sum() / 2 for pair in pairs]
     law = inside._Law(shape, tuple(shares.ravel().tolist()))
     assert inside._missed_sums(law, scale, margins, pairs, inner=False) == tuple((wanted / several).tolist())
+
+
+def test_the_text_tells_every_column_and_every_arrow_and_of_very_many_the_worst() -> None:
+    told = str(forecast(SCHEMA, GRAPH, epsilon=1.0, rows=8_000))
+    assert all(f"{name} " in told for name in SIZES)
+    assert all(f"{cause} → {effect} " in told for cause, effect in ARROWS)
+    wide = schema_of({f"column {number}": 3 for number in range(60)})
+    without = str(forecast(wide, None, epsilon=1.0, rows=8_000))
+    assert "and 20 more of at most" in " ".join(without.split())
+    assert max(map(len, without.splitlines()[:-1])) <= 100

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from escudo.errors import InputError
-from escudo.table import Schema, check
+from escudo.errors import InputError, SchemaError
+from escudo.table import PrivateTable, Schema, check, open_data, scan
 
 FRAME = pl.DataFrame(
     {
@@ -182,3 +185,72 @@ def test_rows_without_a_person_id_are_no_person_and_take_no_part(frame):
     empty = check(frame[3:], Schema.from_dict({"x": ["a"]}, person_id="pid", max_rows_per_person=1))
     assert empty.person is not None
     assert (empty.person.people_over, empty.person.rows_dropped) == (0.0, 1.0)
+
+
+def test_the_level_of_all_others_is_not_said_to_be_unused() -> None:
+    column = {"type": "categorical", "levels": ["no", "never", "rest"], "other": "rest"}
+    (found,) = check(FRAME, Schema.from_dict({"smoke": column})).columns
+    assert found.unused == ("never",)
+
+
+MESSY = {
+    "sex": {"type": "categorical", "levels": ["f", "m"], "missing": True, "recode": {"F ": "f", "n/a": "(missing)"}},
+    "icd": {"type": "categorical", "levels": ["E11", "I10"], "prefix": 3, "missing": True},
+    "stage": {"type": "ordinal", "levels": [1, 2, 3], "missing": True},
+    "flag": {"type": "boolean", "missing": True},
+    "age": {"type": "numeric", "lower": 0, "upper": 100, "bins": 4, "integer": True, "missing": True},
+    "dose": {"type": "numeric", "lower": 0.5, "upper": 9.5, "bins": 3, "missing": True},
+    "day": {"type": "date", "lower": "2020-01-01", "upper": "2024-12-31", "format": "%d.%m.%Y", "missing": True},
+}
+FIELDS = [
+    *("f", "m", "F ", "n/a", "é", "E11", "E11.9", "I10", "01", "1", "2", "2.0", "true", "false", "TRUE", "0,5", "9.5"),
+    *(
+        "-1",
+        "101",
+        "1e400",
+        "nan",
+        "inf",
+        "05.03.2024",
+        "31.02.2024",
+        "2024-03-05",
+        "01.01.1999",
+        "",
+        " ",
+        '"',
+        '""',
+        '"f',
+    ),
+    *('"m"', '"a ""b"""', 'a"b', "\r", "\x00", "\ufeff", "(missing)", '"1"', "٣", "1_0", "0x1"),
+]
+
+
+@given(data=st.data())
+def test_a_check_and_a_release_agree_about_every_messy_file(data: st.DataObject, tmp_path_factory: Any) -> None:
+    delimiter, encoding = (
+        data.draw(st.sampled_from(",;\t|")),
+        data.draw(st.sampled_from(["utf-8", "latin-1", "utf-16"])),
+    )
+    named = data.draw(st.permutations([*MESSY, "other"]))[: data.draw(st.integers(1, 8))]
+    lines = data.draw(st.lists(st.lists(st.sampled_from(FIELDS), max_size=9), min_size=1, max_size=12))
+    headed = data.draw(st.booleans())
+    text = "\n".join([*([delimiter.join(named)] if headed else []), *map(delimiter.join, lines)])
+    path = tmp_path_factory.mktemp("messy") / "visits.csv"
+    path.write_bytes(text.encode(encoding, "replace") + data.draw(st.sampled_from([b"", b"\n", b"\r\n"])))
+    table = {"delimiter": delimiter, "encoding": encoding, "decimal": data.draw(st.sampled_from(".,"))}
+    table |= {} if headed else {"header": list(named)}
+    schema = Schema.from_dict({"columns": MESSY, "table": table})
+    if scan(path, schema).collect().is_empty():
+        return  # nothing to check; a release does not tell how many rows there are
+    problems = check(path, schema).problems
+    if problems:
+        with pytest.raises((InputError, SchemaError)):
+            PrivateTable(open_data(str(path), schema), schema).counts([[name] for name in MESSY])
+    if not set(named) & set(MESSY):
+        return
+    present = schema.select([name for name in MESSY if name in named])
+    seen = {column.name: column for column in check(path, present).columns}
+    private = PrivateTable(open_data(str(path), present), present)
+    for name, count in zip(present.names, private.counts([[name] for name in present.names]), strict=True):
+        rows, column = int(count.sum()), present[name]
+        absent = seen[name].missing + (seen[name].outside if column.kind != "number" else 0)
+        assert count[-1] == round(rows * absent), (name, seen[name], count)

@@ -4,6 +4,7 @@ import datetime as dt
 import math
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -471,14 +472,75 @@ def test_a_wide_text_file_is_not_read_again_for_every_column(tmp_path: Path, mon
     assert [type(column) for column in held.fields[:2]] == [Categorical, Numeric]
 
 
-def test_a_file_without_a_line_of_names_is_refused_and_nobody_is_shown(tmp_path: Path) -> None:
+def test_a_file_without_a_line_of_names_has_its_columns_numbered_and_nobody_is_shown(tmp_path: Path) -> None:
     rows = [f"{'FM'[i % 2]},{20 + i},2024-03-{1 + i % 28:02},word{i % 7}" for i in range(60)]
     file = tmp_path / "visits.csv"
-    file.write_text("\n".join(rows) + "\n")
-    with pytest.raises(InputError, match="seems to be a row and no line of names") as refused:
-        draft(file)
-    assert "word0" not in str(refused.value)
+    for mark in ("", "\ufeff"):
+        file.write_text(mark + "\n".join(rows) + "\n", encoding="utf-8")
+        schema = draft(file)
+        assert schema.names == schema.header == ("column_1", "column_2", "column_3", "column_4")
+        assert schema["column_1"].levels == ("F", "M")
+        note = next(note for note in schema.notes if "seems to be a row and no line of names" in note)
+        assert "word0" not in note
+        stated = Schema.from_dict(schema.to_dict())
+        read = scan(file, stated).collect()
+        assert (len(read), read["column_1"][0], read["column_2"].sum()) == (60, "F", sum(range(20, 80)))
+        assert check(file, stated).file.findings == ()
+    named = draft(file, header=["sex", "age", "day", "word"])
+    assert (named.names, named.header) == (("sex", "age", "day", "word"),) * 2
+    assert draft(file, header=True).header == ()
+    with pytest.raises(InputError, match=r"header names 2 columns, and the first line of .* has 4"):
+        draft(file, header=["sex", "age"])
+    file.write_text("\n".join(["sex,age,day,word", *rows]) + "\n")
+    assert check(file, named).file.findings == (
+        "the first line is read as a row, and holds the names in header; leave header out of [table]",
+    )
     file.write_text("\n".join(["sex,age,2024,word1", *rows]) + "\n")
     assert draft(file).names == ("sex", "age", "2024", "word1")  # one such name alone is a name
     file.write_text("\n".join(["2019,2020,2021", *(f"{i},{i * i},{7 * i}" for i in range(60))]) + "\n")
     assert draft(file).names == ("2019", "2020", "2021")  # and so are years in a row
+
+
+def test_quoted_fields_that_hold_line_feeds_are_recognised_stated_and_read(tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    rows = [f'{i % 3};"word; ""{i % 2}""\n{"more" * (i % 5)}";{i / 4}' for i in range(90)]
+    file.write_text("a;text;b\n" + "\n".join(rows) + "\n")
+    schema = draft(file)
+    assert (schema.quoted_newlines, schema.delimiter, schema["a"].levels) == (True, ";", (0, 1, 2))
+    assert any("you vouch that the program that wrote the file closed all its quotes" in note for note in schema.notes)
+    assert scan(file, schema).collect()["b"].sum() == sum(i / 4 for i in range(90))
+    assert check(file, schema).file.findings == ()
+    single = replace(schema, quoted_newlines=False)
+    assert "quoted_newlines seems to be true; if so, say it in [table]" in check(file, single).file.findings
+    assert draft(file, quoted_newlines=False).quoted_newlines is False
+
+
+def test_a_stray_quote_is_no_sign_of_line_feeds_in_fields(tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    rows = [f"{i % 3},word{i % 4},{i / 4}" for i in range(90)]
+    for stray in ('1,"open,3', '1,5",3', '"1,word,2'):
+        file.write_text("a,text,b\n" + "\n".join([*rows[:40], stray, *rows[40:]]) + "\n")
+        assert draft(file).quoted_newlines is False
+
+
+@pytest.mark.parametrize("rows", [1, 2, 15])
+def test_names_and_ids_of_a_few_people_are_never_levels(rows: int) -> None:
+    people = [f"Ana {chr(65 + i)}son" for i in range(rows)]
+    frame = pl.DataFrame({"name": people, "patient_id": [f"P{i:04}" for i in range(rows)], "ward_id": ["a"] * rows})
+    frame = frame.with_columns(x=pl.Series([1.5] * rows), nr=pl.int_range(1, rows + 1))
+    assert draft(frame).names == (("ward_id", "x") if rows > 1 else ("x",))
+    twice = pl.concat([frame, frame])
+    assert "patient_id" not in draft(twice).names
+
+
+def test_many_full_names_are_known_by_what_they_are_whatever_the_column_is_called() -> None:
+    called = [
+        f"{first} {last}" for first in ("Ana", "José", "Zoë", "J.") for last in ("O'Neil", "Weiß", "Le Gall", "Sá")
+    ]
+    called += [
+        f"{last}, {first}" for first in ("Eva", "Åsa") for last in ("Peña", "Lindström", "García-Ruiz", "Dubois")
+    ]
+    wards = [f"ward {i % 30}" for i in range(60)]
+    schema = draft(pl.DataFrame({"attending": (called * 3)[:60], "ward": wards}))
+    assert schema.names == ("ward",)
+    assert any("'attending': it seems to hold names of people" in note for note in schema.notes)

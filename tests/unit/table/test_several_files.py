@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import io
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -129,6 +132,62 @@ def test_a_sheet_is_drafted_with_codes_and_days(book: Path) -> None:
     assert drafted["zip"].levels == ("01234", "99999")
     assert drafted["day"].date == "%Y-%m-%d"
     assert drafted["note"].levels == ("a b",)
+
+
+def test_what_a_schema_says_about_text_files_changes_nothing_for_a_sheet(book: Path) -> None:
+    said = replace(SCHEMA, delimiter=";", encoding="utf-16", quoted_newlines=True)
+    assert scan(f"{book}#Visits", said).collect().equals(scan(f"{book}#Visits", SCHEMA).collect())
+    assert check(f"{book}#Visits", said).file.findings == ()
+
+
+def test_a_name_that_comes_twice_in_a_sheet_is_said(tmp_path: Path) -> None:
+    import xlsxwriter
+
+    with xlsxwriter.Workbook(tmp_path / "twice.xlsx") as workbook:
+        sheet = workbook.add_worksheet()
+        for row in range(9):
+            sheet.write_row(row, 0, [row % 2, 2019, row % 3] if row else ["age", 2019, "age"])
+    drafted = draft(str(tmp_path / "twice.xlsx"))
+    assert drafted.names == ("age", "2019", "age_duplicated_0")
+    assert any("names 'age' more than once" in note for note in drafted.notes)
+
+
+# ---- SQLite
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    with closing(sqlite3.connect(tmp_path / "clinic.db")) as connection, connection:
+        connection.execute('CREATE TABLE "all visits" (sex TEXT, zip TEXT, age INTEGER, day DATE, note TEXT)')
+        rows = [(*row, "2024-03-05", 'a "b",\r\nc') for row in ROWS.rows()]
+        rows += [("m", None, "old", None, b"\x00\xff"), ("f", "01234", 44.5, "", None)]
+        connection.executemany('INSERT INTO "all visits" VALUES (?, ?, ?, ?, ?)', rows)
+        connection.execute("CREATE VIEW women AS SELECT * FROM \"all visits\" WHERE sex = 'f'")
+    return tmp_path / "clinic.db"
+
+
+def test_a_table_of_sqlite_is_read_as_its_schema_says_and_no_cell_decides_over_others(base: Path) -> None:
+    address = f"sqlite:///{base}?table=all%20visits"
+    read = open_data(address, replace(SCHEMA, delimiter=";")).collect()
+    assert read["age"].to_list() == [31.0, 62.0, 18.0, 45.0, None, 44.5]
+    assert read["zip"].to_list() == [*ROWS["zip"], None, "01234"]
+    drafted = draft(address)
+    assert (drafted["zip"].levels, drafted["day"].date) == (("01234", "99999"), "%Y-%m-%d")
+    assert drafted["note"].levels == ('a "b", c',)
+    assert check(address, SCHEMA).problems == ()
+    assert len(open_data(f"sqlite:///{base}?table=women", SCHEMA).collect()) == 3
+
+
+def test_what_is_wrong_with_an_address_of_sqlite_is_said(base: Path) -> None:
+    with pytest.raises(InputError, match=r"no table 'woman' .*Did you mean 'women'"):
+        open_data(f"sqlite:///{base}?table=woman")
+    with pytest.raises(InputError, match="must be sqlite:///FILE"):
+        open_data(f"sqlite:///{base}")
+    with pytest.raises(InputError, match="cannot read"):
+        open_data(f"sqlite:///{base}x?table=women")
+    base.write_bytes(b"no database" * 100)
+    with pytest.raises(InputError, match="cannot be read as a SQLite database"):
+        open_data(f"sqlite:///{base}?table=rubbish")
 
 
 def test_one_cell_does_not_decide_how_others_are_read(tmp_path: Path) -> None:
