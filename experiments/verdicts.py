@@ -630,7 +630,8 @@ in a cell, {MOST_TABLES} with {max(TABLES):,} rows; {max(TABLES.values()) // 2} 
 common causes, {max(TABLES.values()) // 4} and {TABLES[max(TABLES)] // 4} of the rest. Chance moves a share of 5 % of
 {MOST_TABLES} tables by ± {_chance(0.05, MOST_TABLES)} points (95 %), and of {TABLES[max(TABLES)] // 2} by
 ± {_chance(0.05, TABLES[max(TABLES)] // 2)}. The {MOST_TABLES} were {TABLES[max(TABLES)]} at first, of which 8 got
-verdicts (13.3 %, seen through curves); more were drawn because so few say little, and these {TABLES[max(TABLES)]} are among them.
+verdicts (13.3 %, seen through curves); more were drawn because so few say little,
+and these {TABLES[max(TABLES)]} are among them.
 
 **Kinds on which nothing was chosen.** {_last(worst)}
 
