@@ -5,10 +5,8 @@ from __future__ import annotations
 import functools
 import gc
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import typer.main
@@ -53,35 +51,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Look no more through what stays until the end, and keep what JAX compiles for the next run of the same tests.
+    """Look no more through what stays until the end.
 
     Looking through modules and ten thousand tests for what nobody uses, again and again, took a twentieth of a run.
     """
     gc.freeze()
     gc.enable()
     gc.set_threshold(10_000)
-    if "jax" in sys.modules:
-        _keep_programs(Path(__file__).parent / "build" / "jax")
-
-
-def _keep_programs(folder: Path) -> None:
-    """Have JAX keep its programs in a folder, each there as a whole or not at all, whoever reads or is killed."""
-    import jax
-    from jax._src.lru_cache import LRUCache
-
-    put = LRUCache.put
-
-    def put_whole(cache: LRUCache, key: str, value: bytes) -> None:
-        with TemporaryDirectory(dir=folder) as aside:
-            put(LRUCache(aside, max_size=-1), key, value)
-            for written in Path(aside).iterdir():
-                written.replace(folder / written.name)
-
-    LRUCache.put = put_whole
-    folder.mkdir(parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_sessionfinish() -> None:
