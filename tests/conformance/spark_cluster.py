@@ -1,8 +1,8 @@
 """A count on a standalone cluster, as a program of its own: two workers are running, and one may be lost meanwhile.
 
 ``python spark_cluster.py MASTER FOLDER`` counts a table whose partitions wait for the file ``go`` in FOLDER and leave
-one file each there when they begin. Then it asks four questions, counts linked tables, and the Delta table ``visits`` in
-FOLDER. It prints counts and answers as JSON.
+one file each there when they begin. Then it asks four questions, counts linked tables and the Delta table ``visits`` in
+FOLDER, and prints counts and answers as JSON.
 """
 
 from __future__ import annotations
