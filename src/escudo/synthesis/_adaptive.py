@@ -492,7 +492,7 @@ def scores(
         shapes.setdefault(counts.shape, []).append((place, columns))
     squares = {}
     for columns, loud in (smaller or {}).items():
-        held = counted(drawn, columns, fits.cells) * (fits.total / simulated)
+        held = counted(drawn, columns, fits.cells).astype(np.float64) * (fits.total / simulated)
         squares[columns] = error_of(tuple(fits.cells[name] for name in columns), loud, held) ** 2
     found = np.empty(len(exact))
     for shape, listed in shapes.items():

@@ -165,7 +165,8 @@ class Needed:
         self._held: dict[Columns, Floats] = {(name,): margins[name] for name in columns}
         for table in tables:
             if len(table.columns) > 1:
-                self._held[table.columns] = counted(drawn, table.columns, cells) * (rows / simulated)
+                held = counted(drawn, table.columns, cells).astype(np.float64)
+                self._held[table.columns] = held * (rows / simulated)
         pairs = [table for table in tables if len(table.columns) == 2]
         told = {table.columns: self._error(table) ** 2 for table in tables}
         alone = np.array([told.get((name,), 0.0) for name in columns])
@@ -224,7 +225,7 @@ class Needed:
 
 
 def counted(drawn: Mapping[str, Counts], columns: Columns, cells: Mapping[str, int]) -> Counts:
-    """Return how many drawn rows each cell of a table has, in a row."""
+    """Return how many drawn rows each cell of a table has, one cell after the other."""
     code = drawn[columns[0]]
     for name in columns[1:]:
         code = code * cells[name] + drawn[name]
