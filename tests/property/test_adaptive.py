@@ -19,6 +19,7 @@ SIZES = {"a": 2, "b": 3, "c": 2}
 SCHEMA = Schema.from_dict({name: [str(level) for level in range(size)] for name, size in SIZES.items()})
 PAIRS = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")]  # and their triple
 GAIN = {("a", "b"): 1.0, ("a", "c"): 1.0, ("b", "c"): 0.3, ("a", "b", "c"): 1.0}  # b and c were measured before
+SMALLER = {part: 2.0 for part in _adaptive.smaller_than(("a", "b", "c"))}
 ROW = st.tuples(*(st.integers(0, size - 1) for size in SIZES.values()))
 
 Codes = NDArray[np.int64]
@@ -40,7 +41,7 @@ def scores(rows: list[tuple[int, ...]], seed: int, total: float) -> dict[tuple[s
         np.add.at(counts, tuple(codes[:, names.index(name)] for name in columns), 1)
         exact[columns] = counts
     fits = TableFits(SIZES, {}, [], int(total))
-    found = _adaptive.scores(laws, exact, np.full(len(PAIRS), 3.0), np.array([*GAIN.values()]), fits)
+    found = _adaptive.scores(laws, exact, np.full(len(PAIRS), 3.0), np.array([*GAIN.values()]), fits, SMALLER)
     return dict(zip(PAIRS, found.tolist(), strict=True))
 
 

@@ -28,8 +28,12 @@ mechanism picks one of them, or *none*, whose score is :math:`(Δ/ε_{pick}) \ln
 largest of so many noises adds: nothing is measured for a score that noise alone may well have made.
 
 **Triples.** Pairs do not say how two columns act together on a third. Where x below is small, three columns whose pairs
-were all measured may be picked as one table, if it has at most 2 % of the rows as cells, with 0.7 of its score: it errs
-more in its pairs than they would by themselves.
+were all measured may be picked as one table, if it has at most 2 % of the rows as cells. Where no graph says what acts
+together and residuals are released, two measured pairs are enough, since two causes may be unrelated but for what they
+do together; the third pair is then measured with the triple. Measuring a triple does not take away the noise of its
+columns and pairs, so that what would still be missed is, for it, :math:`\sqrt{2/π} \sqrt{\sum_s E_s^2}` over it and all
+its smaller tables, with :math:`E_s = \sum_{cells} \min(f_s σ_s, \hat n\, \hat p_s)`. And there are many of them, each
+of which helps few others: a triple that was not measured yet scores less by what *none* does, a public number.
 
 **Rounds.** A pick for every fourth column (for more of them in wide tables), then everything is fitted again. Within a
 round no cycle of pairs is closed: a pair between columns that a round has joined already looks wrong only until the
@@ -76,7 +80,7 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
-from escudo.synthesis._balance import Needed, columns_first
+from escudo.synthesis._balance import Needed, columns_first, counted, error_of
 from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, margins_of
 from escudo.synthesis._laws import Conditional, Floats, draw
 from escudo.synthesis._merging import Merged, merge
@@ -94,7 +98,7 @@ ONE_WAYS, _MOST_ONE_WAYS = 0.15, 0.45
 
 _PICKS = 0.2  # over √x
 _MANY_ROWS, _WITH_FAINT = 0.004, 128  # y from which on faint picks are used, and how many picks there are with them
-_TRIPLES, _TRIPLE, _FULL, _SMALL = 0.003, 0.7, 0.02, 64  # x, weight, and cells: for each row, or in any case
+_TRIPLES, _FULL, _SMALL = 0.003, 0.02, 64  # x, and cells: for each row, or in any case
 _ONE_WAY_ERROR = 0.006
 _NONES = 3
 _NONE = 0.5  # of what the largest of so many noises adds
@@ -316,6 +320,7 @@ class _Run:
             offered = [*filter(holds, self.candidates), *self.triples()]
             scores = self.scores(offered, units)
             ends, left = self.ends(offered), np.ones(len(offered), dtype=bool)
+            unknown = np.array([each not in self.tables and self.room.get(each, False) for each in offered])
             joined: dict[str, str] = {}
             batch = _BATCH * min(max(len(self.columns) / _WIDE, 1.0), 4.0)
             for event in islice(waiting, max(round(batch * len(self.columns)), 1)):
@@ -325,23 +330,28 @@ class _Run:
                 left &= (group[ends[0]] != group[ends[1]]) | (ends[1] < 0)
                 places = np.flatnonzero(left)
                 none = _NONE * 2 * moved(event).l1 / event.epsilon * math.log(max(places.size, 2))
+                offsets = none * np.append(-1.0 * unknown[places], 1.0)
                 picked = self.purse.choose(
-                    np.append(scores[places], none), event, sensitivity=moved(event).l1, purpose="pick a table"
+                    np.append(scores[places], 0.0) + offsets,
+                    event,
+                    sensitivity=moved(event).l1,
+                    purpose="pick a table",
                 )
                 if picked == places.size:
                     nones, least = nones + 1, 2 * least
                     break
                 left[places[picked]] = False
                 columns = offered[places[picked]]
-                if len(columns) == 2 or columns in self.room:
+                if len(columns) == 2 or self.room.get(columns, False):
                     for name in columns[1:]:
                         joined[_root(joined, name)] = _root(joined, columns[0])
-                if columns not in self.tables:
-                    if not self.fits.still_holds(self.picked, columns):
-                        self.room[columns] = False
-                        continue  # what was picked before it took its room
-                    self.picked.append(columns)
-                self.measure(columns, min(self.left, max(least, self.left // max(picks, 1))))
+                if columns not in self.tables and not self.fits.still_holds(self.picked, columns):
+                    self.room[columns] = False
+                    continue  # what was picked before it took its room
+                units = max(least, self.left // max(picks, 1))
+                for each in (*self.missing(columns), columns):
+                    if self.left:
+                        self.measure(each, min(self.left, units))
                 if not self.left:
                     break
 
@@ -351,20 +361,30 @@ class _Run:
         pairs = [(place[each[0]], place[each[1]]) if len(each) == 2 else (-1, -1) for each in offered]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 
+    def missing(self, columns: Columns) -> list[Columns]:
+        """Return the pairs of a triple that may be picked that were not measured."""
+        pairs = combinations(columns, 2) if self.room.get(columns, False) else ()
+        return [pair for pair in pairs if pair not in self.tables and pair[::-1] not in self.tables]
+
     def triples(self) -> list[Columns]:
-        """Return the triples that may be picked: of which all pairs were measured, with few cells, that have room."""
+        """Return the triples that may be picked: of measured pairs, with few cells, that have room."""
         if not self.terms.picks_triples(len(self.columns), self.fits.total) or self.fits.follows_arrows:
             return []
         place = {name: number for number, name in enumerate(self.columns)}
         beside: dict[str, set[str]] = {name: set() for name in self.columns}
         for first, second in (each for each in self.tables if len(each) == 2):
-            beside[min(first, second, key=place.__getitem__)].add(max(first, second, key=place.__getitem__))
-        found: list[Columns] = [
-            (first, second, third)
-            for first in self.columns
-            for second, third in combinations(sorted(beside[first], key=place.__getitem__), 2)
-            if third in beside[second]
-        ]
+            beside[first].add(second)
+            beside[second].add(first)
+        two = self.terms.unit.inner and all(len(each) == 1 for each in self.fits.tables)
+        found = sorted(
+            {
+                tuple(sorted((first, second, third), key=place.__getitem__))
+                for first in self.columns
+                for second, third in combinations(beside[first], 2)
+                if two or third in beside[second]
+            },
+            key=lambda triple: [place[name] for name in triple],
+        )
         most, cells = max(_SMALL, _FULL * self.fits.total), self.fits.cells
         held = [set(each) for each in self.tables if len(each) > 2 and each not in self.room]
         for triple in found:
@@ -407,6 +427,7 @@ class _Run:
         """Release a table so many times, and average."""
         unit, counts, again = self.terms.unit, self.exact[columns], units
         if columns not in self.tables:
+            self.picked.append(columns)
             self.tables[columns], again = unit.measure(columns, counts, self.purse), units - 1
         self.tables[columns] = measured_again(self.tables[columns], counts, unit, self.purse, times=again)
         self.left -= units
@@ -424,10 +445,19 @@ class _Run:
             known = 0.0 if table is None else table.scale**-2.0
             noise[place] = (precision + known) ** -0.5
             gain[place] = 1 - noise[place] * math.sqrt(known)
-        found = scores(laws, {each: self.exact[each] for each in offered}, noise, gain, self.fits)
-        if self.room:
-            found[[place for place, each in enumerate(offered) if each in self.room]] *= _TRIPLE
-        return found
+        smaller = {
+            part: self.noise_of(part, units)
+            for each in offered
+            if self.room.get(each, False)
+            for part in smaller_than(each)
+        }
+        return scores(laws, {each: self.exact[each] for each in offered}, noise, gain, self.fits, smaller)
+
+    def noise_of(self, columns: Columns, units: int) -> float:
+        """Return the noise of a column or a pair in its own directions: as it was measured, or with so many units."""
+        if (table := self.tables.get(columns) or self.tables.get(columns[::-1])) is not None:
+            return table.scale
+        return self.terms.unit.noise(tuple(self.fits.cells[name] for name in columns)) / math.sqrt(units)
 
 
 def scores(
@@ -436,6 +466,7 @@ def scores(
     noise: Floats,
     gain: Floats,
     fits: TableFits,
+    smaller: Mapping[Columns, float] | None = None,
 ) -> Floats:
     """Return the score of each table: how far its counts are from the model's, less what noise would still miss.
 
@@ -445,6 +476,7 @@ def scores(
         noise: What noise each would have, once it is measured: public.
         gain: And what part of its noise that takes away, at most 1: public.
         fits: How many columns there are, of what sizes, with which levels merged, and how many rows: public.
+        smaller: The noise of the columns and pairs of triples, which stays when these are measured: public.
 
     **Sensitivity.** The l1 sensitivity of one contingency table: the model's counts and the part that is subtracted are
     the same for neighbours, and |‖c - e‖ - ‖c' - e‖| ≤ ‖c - c'‖. A part of that moves less, and the smaller of two
@@ -458,6 +490,10 @@ def scores(
     shapes: dict[tuple[int, ...], list[tuple[int, Columns]]] = {}
     for place, (columns, counts) in enumerate(exact.items()):
         shapes.setdefault(counts.shape, []).append((place, columns))
+    squares = {}
+    for columns, loud in (smaller or {}).items():
+        held = counted(drawn, columns, fits.cells).astype(np.float64) * (fits.total / simulated)
+        squares[columns] = error_of(tuple(fits.cells[name] for name in columns), loud, held) ** 2
     found = np.empty(len(exact))
     for shape, listed in shapes.items():
         cells = math.prod(shape)
@@ -466,11 +502,19 @@ def scores(
         for start in range(0, len(listed), together):
             places, tables = zip(*listed[start : start + together], strict=True)
             expected = predicted(tables).reshape(-1, cells) * (fits.total / simulated)
-            counted = np.concatenate([exact[columns] for columns in tables]).reshape(-1, cells)
+            rows = np.concatenate([exact[columns] for columns in tables]).reshape(-1, cells)
             missed = np.minimum(expected, (noise[[*places]] * stays)[:, None]).sum(axis=1)
-            apart = np.abs(counted - expected).sum(axis=1)
+            if len(shape) == 3 and squares:
+                below = [sum(squares.get(part, 0.0) for part in smaller_than(columns)) for columns in tables]
+                missed = np.sqrt(missed**2 + np.array(below))
+            apart = np.abs(rows - expected).sum(axis=1)
             found[[*places]] = np.minimum(apart - math.sqrt(2 / math.pi) * missed, gain[[*places]] * apart)
     return found
+
+
+def smaller_than(triple: Columns) -> list[Columns]:
+    """Return the columns and the pairs of three columns."""
+    return [part for size in (1, 2) for part in combinations(triple, size)]
 
 
 def picks_wanted(shortage: float, sizes: Sequence[int], *, new: float = 1.0) -> int:
@@ -510,13 +554,7 @@ def _predicted(
     """Return what counts the cells of tables of one shape among drawn rows."""
 
     def one_by_one(tables: Sequence[Columns]) -> Counts:
-        return np.concatenate([counted(columns) for columns in tables])
-
-    def counted(columns: Columns) -> Counts:
-        cells = drawn[columns[0]]
-        for name in columns[1:]:
-            cells = cells * sizes[name] + drawn[name]
-        return np.bincount(cells, minlength=exact[columns].size)
+        return np.concatenate([counted(drawn, columns, sizes) for columns in tables])
 
     if width < _WIDE:
         return one_by_one

@@ -165,10 +165,7 @@ class Needed:
         self._held: dict[Columns, Floats] = {(name,): margins[name] for name in columns}
         for table in tables:
             if len(table.columns) > 1:
-                code = np.zeros(simulated, dtype=np.int64)
-                for name in table.columns:
-                    code = code * cells[name] + drawn[name]
-                held = np.bincount(code, minlength=table.counts.size).astype(np.float64)
+                held = counted(drawn, table.columns, cells).astype(np.float64)
                 self._held[table.columns] = held * (rows / simulated)
         pairs = [table for table in tables if len(table.columns) == 2]
         told = {table.columns: self._error(table) ** 2 for table in tables}
@@ -225,6 +222,14 @@ class Needed:
 
     def __repr__(self) -> str:
         return f"Needed({len(self._waiting)} tables)"
+
+
+def counted(drawn: Mapping[str, Counts], columns: Columns, cells: Mapping[str, int]) -> Counts:
+    """Return how many drawn rows each cell of a table has, one cell after the other."""
+    code = drawn[columns[0]]
+    for name in columns[1:]:
+        code = code * cells[name] + drawn[name]
+    return np.bincount(code, minlength=math.prod(cells[name] for name in columns))
 
 
 def nearness(columns: Sequence[Counts], sizes: Sequence[int]) -> Floats:

@@ -15,7 +15,7 @@ from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import ExponentialEvent, GaussianEvent, guarantee_of
 from escudo.privacy._totals import leaves
-from escudo.synthesis import CausalModel, _adaptive, _estimation, fit, prepare, synthesize
+from escudo.synthesis import CausalModel, _adaptive, _estimation, _laws, fit, prepare, synthesize
 from escudo.synthesis._adaptive import average_repeats, candidate_tables
 from escudo.synthesis._estimation import NoisyTable, Room, TableFits, arrange
 from escudo.table import PrivateTable, Schema
@@ -293,3 +293,58 @@ def test_triples_are_looked_for_only_where_rows_are_many_and_pairs_were_measured
     assert not offered
     synthesize(PrivateTable(frame(), SCHEMA), None, seed=1, epsilon=3.0, delta=1e-6)
     assert offered
+
+
+def _two_causes(rows: int) -> pl.DataFrame:
+    """Return two unrelated causes, which act on c most where both are there, and three columns more."""
+    rng = np.random.default_rng(3)
+    a, b, d = (rng.random(rows) < share for share in (0.5, 0.5, 0.3))
+    c = rng.random(rows) < np.array([[0.1, 0.2], [0.2, 0.9]])[a.astype(int), b.astype(int)]
+    e, f = d ^ (rng.random(rows) < 0.2), rng.random(rows) < 0.4
+    columns = dict(zip(NAMES, (a, b, c, d, e, f), strict=True))
+    return pl.DataFrame({name: np.where(column, "yes", "no") for name, column in columns.items()})
+
+
+@pytest.mark.parametrize(("relation", "graph"), [("add_remove", None), ("add_remove", GRAPH), ("replace_one", None)])
+def test_where_nobody_says_what_acts_together_two_measured_pairs_are_enough_for_a_triple(
+    relation: Any, graph: CausalGraph | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its third pair is then measured with it. Beside a graph, and where whole tables are released, all are needed."""
+    open_triples, runs, seen = set[tuple[str, ...]](), list[Any](), _adaptive._Run.triples
+
+    def triples(self: Any) -> Any:
+        found = seen(self)
+        open_triples.update(each for each in found if self.missing(each))
+        runs.append(self)
+        return found
+
+    monkeypatch.setattr(_adaptive._Run, "triples", triples)
+    table = PrivateTable(_two_causes(20_000), SCHEMA, relation=relation)
+    synthesize(table, graph, seed=1, epsilon=3.0, delta=1e-6)
+    assert bool(open_triples) == (relation == "add_remove" and graph is None)
+    measured = {frozenset(each) for each in runs[-1].tables}
+    triples_measured = [each for each in runs[-1].picked if len(each) == 3]
+    pairs = [frozenset(pair) for each in triples_measured for pair in itertools.combinations(each, 2)]
+    assert measured.issuperset(pairs)
+    assert len(set(map(frozenset, runs[-1].picked))) == len(runs[-1].picked)
+
+
+def test_what_a_triple_cannot_take_away_counts_against_it() -> None:
+    """Noise of its columns and pairs stays when it is measured; pairs score as they do by themselves."""
+    rng = np.random.default_rng(0)
+    sizes = dict.fromkeys("abc", 2)
+    laws: Any = {name: _laws.TableConditional((), np.array([0.5, 0.5])) for name in sizes}
+    exact = {columns: rng.integers(100, 900, [2] * len(columns)) for columns in [("a", "b"), ("a", "b", "c")]}
+    fits = TableFits(sizes, {}, [], 4000)
+    noise, gain = np.full(2, 10.0), np.ones(2)
+    scored = [
+        _adaptive.scores(laws, exact, noise, gain, fits, dict.fromkeys(_adaptive.smaller_than(("a", "b", "c")), scale))
+        for scale in (0.0, 10.0, 20.0)
+    ]
+    assert [pair for pair, _ in scored] == pytest.approx([scored[0][0]] * 3)
+    # Of 8 cells √⅛ of the noise, of four pairs' cells a half, of two columns' √½: each less than a cell holds.
+    errors = [
+        (8 * 10 * 8**-0.5) ** 2 + 3 * (4 * scale / 2) ** 2 + 3 * (2 * scale * 2**-0.5) ** 2 for scale in (0, 10, 20)
+    ]
+    apart = scored[0][1] + np.sqrt(2 / np.pi * errors[0])
+    assert [triple for _, triple in scored] == pytest.approx([apart - np.sqrt(2 / np.pi * error) for error in errors])
