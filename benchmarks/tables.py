@@ -59,6 +59,7 @@ TRIPLES = 100
 LEARNERS = ("logistic", "forest", "boosted")
 LEARNING_ROWS = 10_000
 RESULTS = Path(__file__).parent / "results"
+NOTES = Path(__file__).with_name("tables_notes.md")
 THREADS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -627,103 +628,8 @@ def page(payload: Mapping[str, Any]) -> str:
         "above, that is a fraction of the time as processor time, so it says little about the method. A "
         "method without a row at some ε was not run there.",
         "",
-        "How to read it: the rule of how many picks, what *none* scores, what picks and single columns get, and how "
-        "often everything is fitted again were chosen among about 30 settings on Adult, NLTCS, Child and Alarm at ε "
-        "= 0.1, mostly at seeds 1 and 2. Then 31 more on all five tables at all three ε, seeds 1 and 2, with noise "
-        "of a model of the mechanism: 26 at once (more picks and units, louder or fewer of them, other thresholds of"
-        " *none*, sweeps over all pairs, larger trees, four kinds of three-way tables) and five after seeing them, "
-        "among them what is used now: three-way tables of measured pairs with weight 0.7, noise along open "
-        "directions only, faint picks by the noise of a pair's table. Larger trees (four times) helped Adult at ε = "
-        "3 by 5 % of its error and nothing else, at twice the time, and were left out; so was drawing rows so that "
-        "sums over groups come out evenly (three orders tried: 0 to 8 % less error at ε = 3, another law of every "
-        "row drawn). Afterwards four more at ε = 0.1, seeds 1 to 3. Three-way tables also where rows are few: pairs "
-        "of NLTCS 3.52 instead of 3.11 %, of Alarm 2.99 instead of 2.98: left out. Rare levels merged, as if it were"
-        " known which they are and what their shares are, more than a private rule could know: Adult (levels below 1"
-        " %: 159 become 97) 4.92 instead of 6.19 % of pairs and 9.43 instead of 11.13 of triples; Alarm has none to "
-        "merge below 1 %, and below 5 % (105 become 102) pairs 2.84 instead of 2.98, triples 4.95 instead of 4.83. "
-        "Built privately since, from the noisy shares, it is worth 3 % there and nothing elsewhere, since the gain "
-        "was that of knowing the shares (`ordered.md`), and was left out; neighbouring levels of ordered columns are"
-        " counted together now, but the columns here are declared without an order, so that no figure of this page "
-        "moved: escudo's runs of before and after agree to the last digit where both were made. Besides: two values "
-        "of what families get, three thresholds and two shares for discovered graphs, the last after seeing runs of "
-        "this page, and a curve of how sure found edges are, fitted to 179 of them without a hold-out. The peers run"
-        " with their defaults: the lead is somewhat flattered. The graphs of Adult and NLTCS are made by hand, what "
-        "we believe of such people; those of the networks are the true ones: knowledge that the peers were not, and "
-        "cannot be, given. AIM measures to be right on its workload, all pairs, which is the 2-way error here; it "
-        "was not told the triples. AIM with all its iterations finished on Sachs, in 445 CPU seconds, no better than "
-        "the faster one; on NLTCS not within 15 minutes by the clock, and on another machine not within 7 and a half; "
-        "nor did the faster one on Alarm, which with 74 rounds had not finished after 9 minutes before. Boosted trees: "
-        "this learner fails where a class has few rows, also on real "
-        "ones (occupation: 30 to 35 % right on three resamples of the private rows, logistic regression 37 % on "
-        "synthetic ones; marital status 81 to 82 %), and there it does better on AIM's rows than on escudo's, while "
-        "on the other three columns it does not. When tables came to be released in parts, 14 more settings were "
-        "tried at ε = 0.1, seeds 1 to 6 or more, mostly on NLTCS, Alarm and Adult: seven of how columns and pairs "
-        "share units, five of how many pairs are picked, one that counts rows apart, one of how many units there "
-        "are (after NLTCS at ε = 3 had lost). Adult at ε = 1 lost 2 % of its pair error against whole tables (1.89 "
-        "against 1.86, six and nine seeds). On five simulated tables that nothing was chosen on (three seeds; pairs, "
-        "released in parts against whole) 24 yes/no columns of four classes had 4.6 against 5.7 % at ε = 0.1 and 1.21 "
-        "against 1.34 at 1, ten such columns .64 against .63 and .090 against .093, a network of 30 columns .91 "
-        "against 1.02 and .30 against .32, 12 columns with rare levels 5.2 against 5.6 and 1.14 against 1.08, eight "
-        "ordered columns of 8 to 30 levels 11.5 against 10.9 and 4.9 against 5.0. After that, one more try: tables "
-        "of columns with five levels and more on average are released whole again (Adult here, and the ordered one). "
-        "Seeds 4 to 9 of escudo were run where a figure was within a few "
-        "percent of its target: NLTCS and Alarm at ε = 0.1 without a graph, Alarm at ε = 1 with and without its "
-        "graph. The networks at ε = 1, with and without their graphs, were measured again with the code as it is; "
-        "before, part of them was of older code, and said triples +7 % on Child and +5 on Alarm (nine seeds: .99 "
-        "against .94; 1.02 against .91 now; both together about +8 %, the mean of nine seeds being uncertain by 1 "
-        "to 3 %). What the graph is worth there, in triples, without a graph and with it: rows as drawn 1.08 and "
-        "1.03 % on Child, 1.02 and .91 on Alarm; the fitted law itself, without the chance of 20,000 rows, .90 and "
-        ".86, .95 and .85; the law of the same tables without noise .66 and .61, .54 and .38. As squares, noise is "
-        "the same with and without a graph (.61 and .61, .77 and .76) and the chance of rows nearly (.61 and .57, "
-        ".37 and .33): the gap is that of tables that were not measured. Those put in by hand, without noise (two "
-        "seeds; law without noise, triples): on Child the two or three families missing take .62 to .60 and .72 to "
-        ".63, in the second nearly all of it those of which one of the three pairs was not picked, such as two "
-        "causes unrelated by themselves: three-way picks, of measured pairs only, never offer them; on Alarm these "
-        "take .51 to .48 and .57 to .54, the seven pairs of families that were not picked .51 to .48 and .57 to "
-        ".53, and whole families, of up to four parents, .51 to .39 and .57 to .47. One more try: three-way picks "
-        "also where two of the three pairs were measured, the third measured with them. The law without noise then "
-        "was as good as with the graph (Child, six seeds, .61), but 28 three-way tables instead of 10 left more "
-        "noise in all: triples 1.13 instead of 1.08 %, pairs .55 instead of .52; left out, and not run elsewhere "
-        "(Alarm was stopped after a minute, unfinished). "
-        "Since then triples are scored by what measuring them would not take away, the noise of their columns and "
-        "pairs, have no weight, and must beat *none*; and two measured pairs are enough where no graph is stated and "
-        "tables are released in parts. That was chosen among 18 settings at ε = 1 (more simulated rows, three weights "
-        "of triples, the noise of smaller tables for all scores or for triples alone, two pairs instead of three with "
-        "several weights, only as many of these as columns, half or twice as many, by how strong their pairs are, "
-        "offsets of one *none* or half of it) on eight simulated networks of 20 to 37 columns with up to four "
-        "parents, 20,000 rows, three seeds; Alarm and Child were looked at once it was chosen, and nothing was "
-        "changed after. In four networks whose causes act together strongly the law had triples 1.16 % off before and "
-        "1.08 now (1.08 with the graph), pairs .519 and .506 (.508); in four where they hardly do .99 and .98 (1.00), "
-        ".494 and .485 (.501). On this page, before and now, without a graph: Alarm at ε = 1, nine seeds, pairs .518 "
-        "and .498, triples 1.017 and .967; with its graph .478 and .489, .910 and .922, so that part of what brings "
-        "the two within 5 % is that the second moved, by as much as chance may (a mean of nine is uncertain by .013 "
-        "to .016). Child, six seeds, .516 and .502, 1.084 and 1.030; Sachs was run with seeds 4 to 9 after three of "
-        "them had said +6 % of triples. NLTCS, by 300 triples instead of the 100 here: at ε = 1, nine seeds, pairs "
-        ".36 and .34, triples .81 and .82; at ε = 3, three seeds, .19 and .17, .51 and .43; Adult at ε = 1 and 3, "
-        "three seeds, within .4 % of what they were. Growing measured triples to tables of four columns, one more "
-        "try, two seeds: nothing gained (simulated, triples 1.07 with them and 1.06 without; Alarm .92 and .93), left "
-        "out. "
-        "With the triples scored anew, logistic regression on Adult at ε = 1 went from 67.6 to 67.4 % "
-        "right, four seeds, and "
-        "boosted trees from 66.7 to 66.8. What is left between Alarm and its graph may be that picks are private: with "
-        "the highest score taken each time instead of drawn, under the same noise in the tables and the scores of "
-        "before (three seeds, not private, 300 triples), rows had pairs .475 and triples .954, +4 and +3 % above the "
-        "graph's .458 and .924, where drawn picks had .515 and 1.015; under the "
-        "scores of now the highest gave .505 and .999, so that this is not all of it. A graph that is stated says for nothing what "
-        "picks must be paid for. "
-        "Boosted trees on Adult at ε = 1: on five draws of rows "
-        "from one model (seed 1) they are 79 to 82 % right on marital status and 29 to 34 on occupation, on five "
-        "resamples of real rows 81 to 83 and 23 to 35. The cause is the learner without a penalty, beside classes "
-        "of a few rows: with `l2_regularization=10` escudo's rows give 83.8 and 37.3 (each draw within .3), real "
-        "ones 84.3 and 38.4; without a penalty, but with the classes below 1 % left out of the rows learnt from (4 "
-        "to 6 of 10,000 for marital status, 47 to 53 for occupation) escudo's give 83.4 and 37.0, where AIM's rows "
-        "gave 83.0 and 36.7. One value of each was tried. A few rows of rare classes thus cost this learner more "
-        "than AIM is ahead; AIM's rows were not made again, so what it would gain on them is not known. Beside real"
-        " rows, with the penalty, .5 and 1.1 points are lost. The figures in the table stay those of the learner as"
-        " it was chosen. Rows of peers that came from another machine were made by dpmm's code: those "
-        "of seed 1, and some of seed 2, with Gaussian noise from numpy in place of OpenDP's, and of AIM with 80 rounds on Child; those made later "
-        "(most of seeds 2 and 3, AIM's on Adult and NLTCS but for Adult at ε = 1) with OpenDP's noise, all rounds, and "
-        "three lines of dpmm changed so that they run with the pandas, numpy and scipy that are there.",
+        "What each method was told stands beside its figures; what was chosen on these tables, in how many tries, at the "
+        "end of the page.",
     ]
     lines += ["", *_targets(payload)]
     for name, table in payload["tables"].items():
@@ -752,7 +658,7 @@ def page(payload: Mapping[str, Any]) -> str:
             ]
             lines += [_line(METHODS[method], several) for method, several in found.items() if several]
     ways = [way for way in ("escudo-none", "escudo-discover", "escudo-full") if _measured(payload, way)]
-    return "\n".join([*lines, *(line for ours in ways for line in _behind(payload, ours))])
+    return "\n".join([*lines, *(line for ours in ways for line in _behind(payload, ours)), "", NOTES.read_text()])
 
 
 Scored = dict[tuple[str, float], dict[str, dict[str, dict[int, float]]]]
