@@ -628,8 +628,8 @@ def page(payload: Mapping[str, Any]) -> str:
         "above, that is a fraction of the time as processor time, so it says little about the method. A "
         "method without a row at some ε was not run there.",
         "",
-        "What each method was told stands beside its figures; what was chosen on these tables, in how many tries, at the "
-        "end of the page.",
+        "What each method was told stands beside its figures; what was chosen on these tables, in how many tries, at "
+        "the end of the page.",
     ]
     lines += ["", *_targets(payload)]
     for name, table in payload["tables"].items():
