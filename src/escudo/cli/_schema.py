@@ -53,6 +53,10 @@ class DraftOptions:
     people: Annotated[
         str | None, typer.Option("--people", help="Of linked tables: which one holds people, one row each.")
     ] = None
+    quoted_newlines: Annotated[
+        bool | None,
+        typer.Option(help="Whether quoted fields of a CSV or TSV file may hold line feeds. Recognised if left out."),
+    ] = None
     delimiter: Annotated[
         str | None,
         typer.Option(help="Between the fields of a CSV or TSV file: , ; | or tab. Recognised if left out."),
@@ -70,10 +74,6 @@ class DraftOptions:
             help="What the columns of a CSV or TSV file are called if its first line does not say; none to number "
             "them, first if it does say. Recognised if left out.",
         ),
-    ] = None
-    quoted_newlines: Annotated[
-        bool | None,
-        typer.Option(help="Whether quoted fields of a CSV or TSV file may hold line feeds. Recognised if left out."),
     ] = None
     engine: Engine = None
     out: _Out = None

@@ -224,14 +224,14 @@ class PreparedLinkedEffect:
         """The budget tree."""
         return self.inside.plan
 
+    def run(self, table: PrivateTables, purse: Purse) -> TreatmentEffect:
+        """Measure and estimate."""
+        return self._told(self.inside.answer(self.counts(table), purse))
+
     @property
     def passes(self) -> Passes:
         """How often the rows are read."""
         return self.inside.passes
-
-    def run(self, table: PrivateTables, purse: Purse) -> TreatmentEffect:
-        """Measure and estimate."""
-        return self._told(self.inside.answer(self.counts(table), purse))
 
     def counts(self, table: PrivateTables) -> NDArray[np.int64]:
         """Return the voices in each stratum, cell of the treatment and cell of the outcome: exact, so private."""

@@ -80,12 +80,9 @@ def dask_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDA
 def dask_together(
     gathering: Gathering, sources: Mapping[str, Source], *, once: bool
 ) -> Iterator[Callable[[Find], NDArray[np.int64]]]:
-    """Bring the rows of linked tables together on the workers, person by person; they add up what is found in them.
+    """Bring the rows of linked tables together on the workers, person by person, as Spark's do.
 
-    Args:
-        gathering: How rows travel.
-        sources: The tables.
-        once: Whether sums are asked for once. Else packed rows stay with the workers.
+    Unless sums are asked for ``once``, packed rows stay with the workers.
     """
     import dask
     import dask.dataframe as dd
