@@ -57,6 +57,7 @@ from escudo.table import (
     PrivateTables,
     Schema,
     encodable,
+    in_order,
     outline,
 )
 
@@ -69,6 +70,10 @@ CELLS = 256
 
 OTHER = "(other)"
 """The level that learnt text columns have for all levels that were not learnt."""
+
+
+BOUNDS_LEARNT = "bounds learnt privately"
+"""What a column says whose bounds were learnt."""
 
 
 _BINS = 20
@@ -95,15 +100,16 @@ _POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyon
 def strip(column: Column, dtype: nw.dtypes.DType) -> Column:
     """Return an unconfirmed column without anything that may have been read from data.
 
-    Its name, whether it is numeric or categorical, an order of levels and the bins of an open column remain; levels,
-    bounds, and whether values are missing or whole go. What is whole is said by the type in the table, and missing
-    values get a cell in any case. A boolean type leaves nothing to be learnt.
+    Its name, whether it is numeric or categorical and an order of levels remain, and of a column without bounds, in
+    which no draft writes them, its bins and whether its values are whole. Levels, bounds, and whether values are
+    missing or whole beside drafted bounds go. A type in the table may say what is whole too, and missing values get a
+    cell in any case. A boolean type leaves nothing to be learnt.
     """
     if isinstance(column, Numeric):
         return Numeric(
             column.name,
             bins=column.bins if column.open and not column.private else "private",
-            integer=dtype.is_integer(),
+            integer=dtype.is_integer() or (column.open and column.integer),
             missing=True,
             confirmed=False,
         )
@@ -154,7 +160,7 @@ def with_bounds(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeri
         lower = min(lower, round(math.floor(lower / step) * step, digits))
         upper = max(upper, round(math.ceil(upper / step) * step, digits))
     bins = min(column.bins, int(upper - lower)) if column.integer and not column.private else column.bins
-    note = "bounds learnt privately"
+    note = BOUNDS_LEARNT
     if clamped >= _MUCH_CLAMPED:
         note += f"; they clamp about {clamped:.0%} of the values, as there are few for this budget"
     return replace(column, lower=lower, upper=upper, bins=bins, confirmed=True, note=note)
@@ -169,10 +175,10 @@ def with_levels(column: Categorical, shown: Sequence[Level]) -> Categorical:
     """Return the column with the levels that were shown, or still open if there is none."""
     if not shown:
         return replace(column, note="no level was common enough to be learnt with this budget; state the levels")
-    learnt = replace(column, levels=tuple(shown), confirmed=True, note="levels learnt privately")
+    learnt = replace(column, levels=in_order(shown), confirmed=True, note="levels learnt privately")
     if not isinstance(shown[0], str):
         return learnt
-    return replace(learnt, levels=(*(level for level in shown if level != OTHER), OTHER), other=OTHER)
+    return replace(learnt, levels=(*(level for level in learnt.levels if level != OTHER), OTHER), other=OTHER)
 
 
 def cell_counts(frame: object, schema: Schema, columns: Sequence[Numeric]) -> list[Integers]:
@@ -468,6 +474,7 @@ def learn_schema(
     schema lists as numeric or categorical, are taken as public. A draft chose them by looking at data: start from
     :func:`~escudo.table.outline` (the default) where that matters. What else a draft read from data, its levels and
     bounds and whether values are missing or whole, is thrown away: every learnt column has a cell for missing values.
+    Numbers are whole where their type in the table says so, or ``integer`` of a column for which no bounds are stated.
 
     Args:
         frame: The private table, of any engine that :class:`~escudo.table.PrivateTable` takes.
