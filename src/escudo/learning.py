@@ -15,6 +15,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import tracking
 from escudo._validate import finite
 from escudo.asking import AskOptions, planning, run, verb
 from escudo.errors import InputError
@@ -323,8 +324,13 @@ class _Task:
 
     def reading(self, frame: object) -> _Task:
         """Read what can be read before anything is spent: an engine that fails then costs nothing."""
-        histograms = cell_counts(frame, self.schema, [wide(column) for column in self.numeric])
-        levels = [level_counts(frame, self.schema, column.name) for column in self.categorical]
+        levels = []
+        with tracking("Counting", len(self.categorical) + 1) as advance:
+            histograms = cell_counts(frame, self.schema, [wide(column) for column in self.numeric])
+            advance(1)
+            for column in self.categorical:
+                levels.append(level_counts(frame, self.schema, column.name))
+                advance(1)
         return replace(self, read=_Counted(frame, histograms, levels))
 
     def run(self, table: PrivateTable, purse: Purse) -> Release[Schema]:
@@ -516,6 +522,8 @@ def learn_schema(
     public: _Public = {"relation": relation or _relation_of(account), "rows": public_rows}
     task = _read_task(frame, schema, epsilon, delta, tails, public)
     table = PrivateTable(frame, task.schema, account, **public)
+    if delta is None:  # as a release: by the number of rows, where neighbours share it
+        task = replace(task, budget=Budget(epsilon, usual_delta(table.neighbours)))
     how: AskOptions = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
     return run(task if planning() else task.reading(frame), table, **how)
 
@@ -744,7 +752,9 @@ def learn_linked(
     if told:
         raise InputError(f"most names {next(iter(told))!r:.60}, which is no table whose rows are yet to be bounded.")
     public: Any = {"relation": _relation_of(account), "people": people}
-    PrivateTables(frames, known, account, **public)  # says at once what is missing
+    given = PrivateTables(frames, known, account, **public)  # says at once what is missing
+    if delta is None:  # as a release: by the number of people, where neighbours share it
+        delta = usual_delta(given.neighbours)
     task = _linked_task(frames, known, epsilon, delta, known.neighbours(**public))
     if not task.tables and not task.timed:
         raise InputError("all that is not confirmed is how many rows count, which is stated; confirm it instead.")

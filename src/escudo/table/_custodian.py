@@ -24,7 +24,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from escudo._card import card, number_of, plain
+from escudo._card import card, number_of, plain, tracking
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
@@ -202,16 +202,18 @@ def draft(
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
             raise InputError(f"{source} has no rows to draft a schema from; write the schema by hand.")
-        for name, dtype, held in _some_at_a_time(frame, rows):
-            column: Column | str = "its name is empty"
-            if name:
-                column = _draft_column(
-                    held, name, dtype, rows, text=spelt, decimal=None if dialect is None else dialect.decimal
-                )
-            if isinstance(column, str):
-                notes.append(f"Left out {name!r}: {column}.")
-            else:
-                fields.append(column)
+        with tracking("Drafting", len(frame.collect_schema())) as advance:
+            for name, dtype, held in _some_at_a_time(frame, rows):
+                column: Column | str = "its name is empty"
+                if name:
+                    column = _draft_column(
+                        held, name, dtype, rows, text=spelt, decimal=None if dialect is None else dialect.decimal
+                    )
+                if isinstance(column, str):
+                    notes.append(f"Left out {name!r}: {column}.")
+                else:
+                    fields.append(column)
+                advance(1)
     if dialect is not None and header is None and _begins_with_a_row(fields):
         known = {key: getattr(dialect, key) for key in said}
         numbered = draft(data, **known, header=False)
@@ -748,8 +750,13 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
+        columns = []
+        with tracking("Checking", len(schema.fields)) as advance:
+            for column in schema.fields:
+                columns.append(_check_column(frame, types, column, rows))
+                advance(1)
         return SchemaCheck(
-            columns=tuple(_check_column(frame, types, column, rows) for column in schema.fields),
+            columns=tuple(columns),
             person=_check_person(frame, types, schema, rows),
             file=found,
             empty=rows == 0,
