@@ -15,6 +15,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from escudo._card import tracking
 from escudo._validate import finite
 from escudo.asking import AskOptions, planning, run, verb
 from escudo.errors import InputError
@@ -58,6 +59,7 @@ from escudo.table import (
     PrivateTables,
     Schema,
     encodable,
+    in_order,
     outline,
 )
 
@@ -70,6 +72,10 @@ CELLS = 256
 
 OTHER = "(other)"
 """The level that learnt text columns have for all levels that were not learnt."""
+
+
+BOUNDS_LEARNT = "bounds learnt privately"
+"""What a column says whose bounds were learnt."""
 
 
 _BINS = 20
@@ -96,15 +102,16 @@ _POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyon
 def strip(column: Column, dtype: nw.dtypes.DType) -> Column:
     """Return an unconfirmed column without anything that may have been read from data.
 
-    Its name, whether it is numeric or categorical, an order of levels and the bins of an open column remain; levels,
-    bounds, and whether values are missing or whole go. What is whole is said by the type in the table, and missing
-    values get a cell in any case. A boolean type leaves nothing to be learnt.
+    Its name, whether it is numeric or categorical and an order of levels remain, and of a column without bounds, in
+    which no draft writes them, its bins and whether its values are whole. Levels, bounds, and whether values are
+    missing or whole beside drafted bounds go. A type in the table may say what is whole too, and missing values get a
+    cell in any case. A boolean type leaves nothing to be learnt.
     """
     if isinstance(column, Numeric):
         return Numeric(
             column.name,
             bins=column.bins if column.open and not column.private else "private",
-            integer=dtype.is_integer(),
+            integer=dtype.is_integer() or (column.open and column.integer),
             missing=True,
             confirmed=False,
         )
@@ -155,7 +162,7 @@ def with_bounds(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeri
         lower = min(lower, round(math.floor(lower / step) * step, digits))
         upper = max(upper, round(math.ceil(upper / step) * step, digits))
     bins = min(column.bins, int(upper - lower)) if column.integer and not column.private else column.bins
-    note = "bounds learnt privately"
+    note = BOUNDS_LEARNT
     if clamped >= _MUCH_CLAMPED:
         note += f"; they clamp about {clamped:.0%} of the values, as there are few for this budget"
     return replace(column, lower=lower, upper=upper, bins=bins, confirmed=True, note=note)
@@ -170,10 +177,10 @@ def with_levels(column: Categorical, shown: Sequence[Level]) -> Categorical:
     """Return the column with the levels that were shown, or still open if there is none."""
     if not shown:
         return replace(column, note="no level was common enough to be learnt with this budget; state the levels")
-    learnt = replace(column, levels=tuple(shown), confirmed=True, note="levels learnt privately")
+    learnt = replace(column, levels=in_order(shown), confirmed=True, note="levels learnt privately")
     if not isinstance(shown[0], str):
         return learnt
-    return replace(learnt, levels=(*(level for level in shown if level != OTHER), OTHER), other=OTHER)
+    return replace(learnt, levels=(*(level for level in learnt.levels if level != OTHER), OTHER), other=OTHER)
 
 
 def cell_counts(frame: object, schema: Schema, columns: Sequence[Numeric]) -> list[Integers]:
@@ -318,8 +325,13 @@ class _Task:
 
     def reading(self, frame: object) -> _Task:
         """Read what can be read before anything is spent: an engine that fails then costs nothing."""
-        histograms = cell_counts(frame, self.schema, [wide(column) for column in self.numeric])
-        levels = [level_counts(frame, self.schema, column.name) for column in self.categorical]
+        levels = []
+        with tracking("Counting", len(self.categorical) + 1) as advance:
+            histograms = cell_counts(frame, self.schema, [wide(column) for column in self.numeric])
+            advance(1)
+            for column in self.categorical:
+                levels.append(level_counts(frame, self.schema, column.name))
+                advance(1)
         return replace(self, read=_Counted(frame, histograms, levels))
 
     def run(self, table: PrivateTable, purse: Purse) -> Release[Schema]:
@@ -469,6 +481,7 @@ def learn_schema(
     schema lists as numeric or categorical, are taken as public. A draft chose them by looking at data: start from
     :func:`~escudo.table.outline` (the default) where that matters. What else a draft read from data, its levels and
     bounds and whether values are missing or whole, is thrown away: every learnt column has a cell for missing values.
+    Numbers are whole where their type in the table says so, or ``integer`` of a column for which no bounds are stated.
 
     Args:
         frame: The private table, of any engine that :class:`~escudo.table.PrivateTable` takes.
@@ -510,6 +523,8 @@ def learn_schema(
     public: _Public = {"relation": relation or _relation_of(account), "rows": public_rows}
     task = _read_task(frame, schema, epsilon, delta, tails, public)
     table = PrivateTable(frame, task.schema, account, **public)
+    if delta is None:  # as a release: by the number of rows, where neighbours share it
+        task = replace(task, budget=Budget(epsilon, usual_delta(table.neighbours)))
     how: AskOptions = {"purpose": purpose, "accept_large_delta": accept_large_delta, "seed": seed}
     return run(task if planning() else task.reading(frame), table, **how)
 
@@ -742,7 +757,9 @@ def learn_linked(
     if told:
         raise InputError(f"most names {next(iter(told))!r:.60}, which is no table whose rows are yet to be bounded.")
     public: Any = {"relation": _relation_of(account), "people": people}
-    PrivateTables(frames, known, account, **public)  # says at once what is missing
+    given = PrivateTables(frames, known, account, **public)  # says at once what is missing
+    if delta is None:  # as a release: by the number of people, where neighbours share it
+        delta = usual_delta(given.neighbours)
     task = _linked_task(frames, known, epsilon, delta, known.neighbours(**public))
     if not task.tables and not task.timed:
         raise InputError("all that is not confirmed is how many rows count, which is stated; confirm it instead.")

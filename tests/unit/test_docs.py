@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,7 @@ import warmed
 if TYPE_CHECKING:
     import polars as pl
 
-    from escudo.table import Schema
+    from escudo.table import LinkedSchema, Schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -113,7 +114,12 @@ def test_every_schema_that_is_shown_is_one_and_of_use(text: str, tmp_path: Path)
 
     shown = tomllib.loads(text)
     if "linked" in shown:
-        assert LinkedSchema.from_dict(shown).confirmed
+        linked = LinkedSchema.from_dict(shown)
+        assert linked.confirmed
+        drawn = _used_together(linked, tmp_path)
+        assert {name: set(linked.schema_of(name).names) - set(drawn[name].columns) for name in linked.tables} == {
+            name: set() for name in linked.tables
+        }
         return
     missing = {} if "columns" in shown else {"columns": {"smoke": ["no", "yes"]}}  # a part that says how to go on
     schema = Schema.from_dict({**shown, **missing})
@@ -127,12 +133,50 @@ def test_every_schema_that_is_shown_is_one_and_of_use(text: str, tmp_path: Path)
 def _used(schema: Schema, file: Path) -> pl.DataFrame:
     """Write a file as a schema says that it is written, check it, and release rows of such a table."""
     from escudo import PrivateTable, synthesize
-    from escudo.table import Numeric, check, open_data
+    from escudo.table import check, open_data
+
+    _write(schema, file, [dict.fromkeys(schema.keys, f"person {row // 2}") for row in range(40)])
+    checked = check(file, schema)
+    assert checked.problems == ()
+    assert checked.file is not None
+    assert checked.file.findings == ()
+    table = PrivateTable(open_data(str(file), schema), schema)
+    return synthesize(table, None, epsilon=5.0, delta=1e-6, seed=1, accept_large_delta=True).sample(5, seed=1)
+
+
+def _used_together(schema: LinkedSchema, folder: Path) -> Mapping[str, pl.DataFrame]:
+    """Write a file for each table of people with two rows each, check them, and release people with their rows."""
+    from escudo import PrivateTables, synthesize
+    from escudo.table import check_linked, open_data
+
+    def day(number: int) -> str:
+        shown = dt.date(2020, 1, 1) + dt.timedelta(days=number)
+        return str(number) if schema.dates == "days" else shown.strftime(schema.dates)
+
+    people = [{schema.key: f"person {one}", **({schema.origin: day(0)} if schema.origin else {})} for one in range(40)]
+    known = {schema.people: people}
+    for child in schema.children:
+        keys = [(f"person {row // 2}", f"row {row % 2}", day(2 + row % 2 + bool(child.parent))) for row in range(80)]
+        named = (child.foreign_key, child.key or child.row_key, child.order)
+        known[child.name] = [{name: said for name, said in zip(named, each, strict=True) if name} for each in keys]
+    files = {name: folder / f"{name}.csv" for name in schema.tables}
+    for name, file in files.items():
+        _write(schema.reading(name), file, known[name])
+    checked = check_linked({name: str(file) for name, file in files.items()}, schema)
+    assert checked.problems == ()
+    assert checked.findings == (f"{schema.people}: 40 people in 40 rows.",)
+    tables = PrivateTables({name: open_data(str(file), schema.reading(name)) for name, file in files.items()}, schema)
+    return synthesize(tables, None, epsilon=5.0, delta=1e-6, seed=1, accept_large_delta=True).sample(5, seed=1)
+
+
+def _write(schema: Schema, file: Path, known: Sequence[Mapping[str, str]]) -> None:
+    """Write a file as a schema says that it is written: of each row what is known, and any values that fit."""
+    from escudo.table import Numeric
 
     def spelt(name: str, row: int) -> str:
         column = schema.columns.get(name)
-        if column is None:
-            return f"person {row // 2}"
+        if column is None or name in known[row]:
+            return known[row].get(name, "of no use")
         if not isinstance(column, Numeric):
             level = column.levels[row % len(column.levels)]
             return str(level).lower() if isinstance(level, bool) else str(level)
@@ -144,17 +188,11 @@ def _used(schema: Schema, file: Path) -> pl.DataFrame:
 
     derived = {column.name for column in schema.fields if isinstance(column, Numeric) and column.derived}
     names = schema.header or tuple(name for name in (*schema.keys, *schema.names) if name not in derived)
-    lines = [[spelt(name, row) for name in names] for row in range(40)]
+    lines = [[spelt(name, row) for name in names] for row in range(len(known))]
     text = "".join(
         (schema.delimiter or ",").join(line) + "\n" for line in ([*([] if schema.header else [names]), *lines])
     )
     file.write_bytes(text.encode(schema.encoding))
-    checked = check(file, schema)
-    assert checked.problems == ()
-    assert checked.file is not None
-    assert checked.file.findings == ()
-    table = PrivateTable(open_data(str(file), schema), schema)
-    return synthesize(table, None, epsilon=5.0, delta=1e-6, seed=1, accept_large_delta=True).sample(5, seed=1)
 
 
 def test_schemas_are_shown() -> None:

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from escudo.asking import run
+from escudo.attacks import victim_of
 from escudo.discovery import discover, effect_of, prepare, run_prepared
 from escudo.errors import RefusedError
 from escudo.learning import learn_schema
@@ -272,6 +273,17 @@ def test_whoever_states_no_delta_gets_the_usual_one_from_every_verb(rows: int) -
         learn_schema.plan(frame, outline(frame), epsilon=1.0, public_rows=rows),
     ):
         assert made.stated_delta == usual
+    told = victim_of("marginals", SCHEMA, None, epsilon=1.0, public_rows=rows).claim
+    assert told is not None
+    assert told.delta == usual
+
+
+def test_a_schema_is_learnt_at_the_delta_of_a_release_where_rows_are_counted() -> None:
+    frame = pl.DataFrame({"a": ["x", "y"] * 80_000})
+    made = learn_schema.plan(frame, outline(frame), epsilon=1.0)
+    table = PrivateTable(frame, Schema.from_dict({"a": ["x", "y"]}))
+    assert made.stated_delta == plan(synthesize, table, None, epsilon=1.0).stated_delta == 6e-7
+    assert made.warning == ""
 
 
 def test_a_command_that_needs_a_delta_does_not_need_to_be_told_one() -> None:

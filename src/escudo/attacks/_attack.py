@@ -50,7 +50,7 @@ from escudo.attacks._report import Attack, AttackedTarget, AttributeAttack, Publ
 from escudo.attacks._victims import Victim, victim_of
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
-from escudo.privacy import Budget, Guarantee, Relation, parse_relation
+from escudo.privacy import Budget, Guarantee, Relation, parse_relation, usual_delta
 from escudo.table import Categorical, LinkedSchema, Schema
 from escudo.utility import Rows
 
@@ -77,7 +77,7 @@ def attack(
     *,
     graph: CausalGraph | None = None,
     epsilon: float | None = None,
-    delta: float = 1e-6,
+    delta: float | None = None,
     claim: Guarantee | None = None,
     relation: str = "replace_one",
     targets: int = 10,
@@ -113,7 +113,7 @@ def attack(
         schema: Their public description.
         graph: For escudo's generators: the causal graph.
         epsilon: For escudo's generators: what one release costs.
-        delta: For escudo's generators.
+        delta: For escudo's generators; by default as a release of so many rows has it, 1e-6 or less.
         claim: What another generator promises; None if nothing. It must speak about ``relation``.
         relation: ``"replace_one"``: somebody else stands in the target's place otherwise; ``"add_remove"``: nobody.
         targets: How many people to attack.
@@ -160,7 +160,9 @@ def attack(
     fitted = _fit_size(most, fit_rows, resampled=held == "resampled")
     terms: dict[str, Any] = {"relation": stated, "claim": claim}
     if isinstance(schema, LinkedSchema):
-        terms |= {"budget": None if epsilon is None else Budget(epsilon, delta), "people": fitted + 1}
+        known = schema.neighbours(relation=stated, people=fitted + 1 if stated == "replace_one" else None)
+        budget = None if epsilon is None else Budget(epsilon, usual_delta(known) if delta is None else delta)
+        terms |= {"budget": budget, "people": fitted + 1}
         victim = linked_victim(generator, schema, graph, options, **terms)
     else:
         if isinstance(generator, str) and stated == "replace_one" and schema.unit == "row":

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
-from escudo.privacy import Guarantee, MemoryAccount
+from escudo.privacy import Guarantee, MemoryAccount, usual_delta
 from escudo.synthesis import Chosen, Model, Prepared, prepare
 from escudo.table import Numeric, PrivateTable, Schema
 from escudo.utility import Rows
@@ -97,7 +97,7 @@ def victim_of(
     graph: CausalGraph | None = None,
     *,
     epsilon: float | None = None,
-    delta: float = 1e-6,
+    delta: float | None = None,
     relation: str = "replace_one",
     claim: Guarantee | None = None,
     frames: str = "polars",
@@ -112,7 +112,7 @@ def victim_of(
         schema: The public description of the rows.
         graph: For escudo's generators: the causal graph.
         epsilon: For escudo's generators: what a fit costs.
-        delta: For escudo's generators.
+        delta: For escudo's generators; as a release has it by default.
         relation: For escudo's generators.
         claim: What any other generator promises; None if nothing.
         frames: ``"polars"`` or ``"pandas"``: what other generators are given.
@@ -120,6 +120,8 @@ def victim_of(
     """
     if isinstance(generator, str):
         check_own(epsilon, claim)
+        if delta is None:
+            delta = usual_delta(schema.neighbours(relation=relation, rows=options.get("public_rows")))
         terms: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": relation, "generator": generator}
         return EscudoVictim(prepare(schema, graph, **terms, **options))
     check_other(options)

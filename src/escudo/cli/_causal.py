@@ -317,7 +317,7 @@ def _print_found(screen: Console, found: Discovery | AncestralDiscovery, files: 
     width = max((len(name) for name, _, _ in found.told), default=0)
     about = "marks" if isinstance(found.graph, AncestralGraph) else "direction"
     for name, sure, way in found.told:
-        screen.print(f"  {name:<{width}}   {sure:>5}   {about} {way}", markup=False)
+        screen.print(f"  {name:<{width}}   edge {sure:>5}   {about} {way}", markup=False)
     if found.cannot_tell:
         screen.print(f"Cannot tell: {found.cannot_tell}.", markup=False, style="bold")
     for note in found.notes:

@@ -15,7 +15,7 @@ import typer
 
 from escudo.cli._console import Answer, Filed, JsonFlag, console, plain_table
 from escudo.cli._linked import evaluate_linked, linked_schema, opened_tables
-from escudo.cli._options import Engine, More, by_name, command, without_secrets
+from escudo.cli._options import Delta, Engine, More, by_name, command, without_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -278,10 +278,7 @@ class AttackOptions:
         Path | None, typer.Option("--schema", "-s", help="The table's public description (escudo schema).")
     ] = None
     epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="What one release costs.")] = None
-    delta: Annotated[
-        float | None,
-        typer.Option("--delta", "-d", help="With this probability its promise may fail; 1e-6 if left out."),
-    ] = None
+    delta: Delta = None
     graph: Annotated[
         Path | None, typer.Option("--graph", "-g", help="The causal graph: DOT, GML, dagitty, BIF, CSV, edge list.")
     ] = None
@@ -404,7 +401,7 @@ def _attacked(
         "generator": asked.generator or "marginals",
         "graph": None if asked.graph is None else CausalGraph.read(asked.graph),
         "epsilon": asked.epsilon,
-        "delta": 1e-6 if asked.delta is None else asked.delta,
+        "delta": asked.delta,
         "relation": asked.relation or "replace_one",
     }
 

@@ -40,6 +40,12 @@ def print_graph(screen: Console, found: Mapping[str, Any]) -> None:
         name = f"{edge['from']} {mark} {edge['to']}"
         sure = "how sure is not known" if edge["confidence"] is None else f"{edge['confidence']:.0%}"
         screen.print(f"  {name}   edge {sure}, direction {told}", markup=False)
+    if any(not edge["directed"] for edge in edges):
+        screen.print(
+            "Edges whose direction is open are kept as mere association: they claim no cause, and --do is refused "
+            "where they matter. The report names all of them.",
+            markup=False,
+        )
     if found["cannot_tell"]:
         screen.print(f"Cannot tell more: {found['cannot_tell']}.", markup=False)
 

@@ -40,7 +40,16 @@ _Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A schema: .toml
 _Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the schema here, as TOML.")]
 _Force = Annotated[bool, flag("--force", "Replace the file if it exists.")]
 _Table = Annotated[str | None, typer.Option("--table", help="Which table, if the metadata describe several.")]
+_Header = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        help="What the columns of a CSV or TSV file are called if its first line does not say; none to number them, "
+        "first if it does say. Recognised if left out.",
+    ),
+]
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
+_WHOLE_IF_SAID = "Numbers were learnt as any numbers: where they are whole by what is public, write integer = true."
 _LINKED_AS_PUBLIC = "Keys, orders, the origin, --most and the kind of each column were taken as public."
 
 
@@ -67,14 +76,7 @@ class DraftOptions:
     decimal: Annotated[
         str | None, typer.Option(help="Before decimals in a CSV or TSV file: . or , Recognised if left out.")
     ] = None
-    header: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME,...",
-            help="What the columns of a CSV or TSV file are called if its first line does not say; none to number "
-            "them, first if it does say. Recognised if left out.",
-        ),
-    ] = None
+    header: _Header = None
     engine: Engine = None
     out: _Out = None
     force: _Force = False
@@ -107,8 +109,7 @@ def draft(asked: DraftOptions) -> Answer:
             return _written(together, out, CUSTODIAN_ONLY, how_to_confirm([data, *more], out), force=asked.force)
     if asked.delimiter in ("tab", "\\t"):
         written["delimiter"] = "\t"
-    if asked.header is not None:
-        written["header"] = {"first": True, "none": False}.get(asked.header, asked.header.split(","))
+    written["header"] = _header(asked.header)
     schema = draft_schema(_opened(data, asked.engine), **written)
     found = [note for note in schema.notes if note not in DRAFT_NOTES]
     with _readable_by(0o600):
@@ -130,6 +131,7 @@ class LearnOptions:
         None
     )
     dataset: Annotated[str | None, typer.Option("--dataset", help="The account in the ledger.")] = None
+    header: _Header = None
     public_rows: PublicRows = None
     engine: Engine = None
     most: Annotated[
@@ -160,11 +162,14 @@ def learn(asked: LearnOptions) -> Answer:
     Linked tables: escudo schema learn patients.csv visits.csv --schema draft.toml --most visits=40 --epsilon 0.5
     """
     from escudo.errors import EscudoError, InputError
+    from escudo.learning import BOUNDS_LEARNT
     from escudo.privacy import Ledger
-    from escudo.table import LinkedSchema, read_any_schema
+    from escudo.table import LinkedSchema, Numeric, read_any_schema
 
     if (asked.ledger is None) != (asked.dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
+    if asked.schema is not None and asked.header is not None:
+        raise InputError("--header is for learning without a schema; with one, its own header says it.")
     _check_target(asked.out, asked.force)  # before anything is spent
     account = None
     if asked.ledger is not None and asked.dataset is not None:
@@ -188,6 +193,10 @@ def learn(asked: LearnOptions) -> Answer:
             "How many values these bounds clamp exactly is private; see it for your own eyes with:\n"
             f"  escudo schema check {files} --schema {asked.out or 'schema.toml'}"
         )
+        schemas = list(map(learnt.schema_of, learnt.tables)) if isinstance(learnt, LinkedSchema) else [learnt]
+        numbers = (column for each in schemas for column in each.fields if isinstance(column, Numeric))
+        if any(BOUNDS_LEARNT in column.note and not column.integer for column in numbers):
+            clamped = f"{_WHOLE_IF_SAID}\n{clamped}"
         waiting = () if isinstance(learnt, LinkedSchema) else (learnt[name] for name in learnt.unconfirmed)
         not_learnt = [f"Not learnt: {column.name!r}, {column.note or 'still to be stated'}." for column in waiting]
         return _written(learnt, asked.out, "\n".join(about), *not_learnt, clamped, force=asked.force)
@@ -203,7 +212,7 @@ def _learnt(asked: LearnOptions, given: Schema | None, account: Account | None) 
 
     if asked.more or asked.most:
         raise InputError("several tables, and --most, are for linked tables, whose schema --schema names.")
-    start = outline(_opened(asked.data, asked.engine)) if given is None else given
+    start = outline(_opened(asked.data, asked.engine), header=_header(asked.header)) if given is None else given
     frame = open_data(asked.data, start, engine=asked.engine)
     return learn_schema(frame, start, **asked.terms(account), public_rows=asked.public_rows)
 
@@ -225,6 +234,11 @@ def _learnt_linked(asked: LearnOptions, given: LinkedSchema, account: Account | 
     check_names(data, given)
     frames = {name: open_data(data[name], given.reading(name), engine=asked.engine) for name in given.tables}
     return learn_linked(frames, given, **asked.terms(account), most=most)
+
+
+def _header(said: str | None) -> list[str] | bool | None:
+    """Return what was said about the first line of a text file."""
+    return None if said is None else {"first": True, "none": False}.get(said, said.split(","))
 
 
 @app.command()
@@ -525,6 +539,8 @@ def _print_check(console: Console, report: SchemaCheck) -> None:
     console.print(report.notice, style="bold", markup=False)
     for finding in () if report.file is None else report.file.findings:
         console.print(f"The file: {finding}", markup=False)
+    if report.empty:
+        console.print("The table has no rows: nobody is in it.", markup=False)
     for column in report.columns:
         console.print(f"{column.name}: {'; '.join(column.findings) or 'fits'}", markup=False)
     for rule, rows in report.broken:

@@ -1,8 +1,11 @@
 r"""How good a release will be, before anything is spent: the error that its noise will leave, from public facts alone.
 
 **What is told.** The expected total variation, :math:`\frac12 \sum |p - \hat p|`, between the law of the table's rows
-and the model's: for each column, and for each pair of columns along an arrow. Rows drawn from the model err by hardly
-more, as draws are stratified. Nothing private is read, and no noise of a release is drawn: a forecast is free.
+and the model's: for each column, and for each pair of columns along an arrow. It is the error of the law, and not of
+rows drawn from it. Draws are spread evenly over each law, so that as many rows as the table has err by hardly more, and
+by far less than rows drawn independently, whose chance is therefore not put in. Where noise is least it shows: at ε = 3
+and ``add_remove`` such rows err by up to 1.9 times as much (``benchmarks/results/forecast_add_remove.md``). Nothing
+private is read, and no noise of a release is drawn: a forecast is free.
 
 **How.** Schema, graph and budget say which tables will be measured with what noise; the number of rows is public, or
 assumed. What is not known is the law itself, and it matters little: noise is as loud whatever the counts are, and only
@@ -601,8 +604,8 @@ class Forecast:
             else ""
         )
         return (
-            f"{which}{rows}{rough}From public facts alone: what noise leaves, in a stand-in for the table. What a "
-            "wrong graph or coarse bins leave comes on top."
+            f"{which}{rows}{rough}From public facts alone: what noise leaves in the model's law, in a stand-in for the "
+            "table. What drawing rows, a wrong graph or coarse bins leave comes on top."
         )
 
     def to_json(self) -> dict[str, Any]:

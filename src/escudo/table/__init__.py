@@ -14,6 +14,7 @@
 from escudo.table._columns import MISSING_LABEL as MISSING_LABEL  # for learning; not documented, like encodable
 from escudo.table._columns import PRIVATE_BINS as PRIVATE_BINS
 from escudo.table._columns import Categorical, Column, Level, Numeric
+from escudo.table._columns import in_order as in_order
 from escudo.table._contributions import held as held  # for trainings; not documented
 from escudo.table._counts import CountSensitivity, count_sensitivity
 from escudo.table._counts import add_pairs as add_pairs  # for generators; not documented

@@ -24,7 +24,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from escudo._card import card, number_of, plain
+from escudo._card import card, number_of, plain, tracking
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
@@ -34,6 +34,7 @@ from escudo.table._columns import (
     Level,
     Numeric,
     bounds_to_learn,
+    in_order,
     levels_to_learn,
 )
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
@@ -125,6 +126,12 @@ _ABOUT_HEADERS = (
     "and names are public. So it is read as a row, and columns are numbered. To name them, draft again with --header "
     "NAME,NAME,... for all of them; if the first line does name them, with --header first."
 )
+_SEEMS_A_ROW = (
+    "the first line of '{file}' seems to be a row and no line of names, and names are public. Say what the columns are "
+    "called (--header NAME,NAME,...), that they are numbered (--header none) or that the first line does name them "
+    "(--header first); or draft a schema."
+)
+_NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
 _WORDS_NOTE = "There are words among the numbers; what is no number counts as missing"
 DRAFT_NOTES = (
     "Drafted from the data by escudo: for the custodian's eyes only until confirmed.",
@@ -195,16 +202,18 @@ def draft(
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
             raise InputError(f"{source} has no rows to draft a schema from; write the schema by hand.")
-        for name, dtype, held in _some_at_a_time(frame, rows):
-            column: Column | str = "its name is empty"
-            if name:
-                column = _draft_column(
-                    held, name, dtype, rows, text=spelt, decimal=None if dialect is None else dialect.decimal
-                )
-            if isinstance(column, str):
-                notes.append(f"Left out {name!r}: {column}.")
-            else:
-                fields.append(column)
+        with tracking("Drafting", len(frame.collect_schema())) as advance:
+            for name, dtype, held in _some_at_a_time(frame, rows):
+                column: Column | str = "its name is empty"
+                if name:
+                    column = _draft_column(
+                        held, name, dtype, rows, text=spelt, decimal=None if dialect is None else dialect.decimal
+                    )
+                if isinstance(column, str):
+                    notes.append(f"Left out {name!r}: {column}.")
+                else:
+                    fields.append(column)
+                advance(1)
     if dialect is not None and header is None and _begins_with_a_row(fields):
         known = {key: getattr(dialect, key) for key in said}
         numbered = draft(data, **known, header=False)
@@ -237,10 +246,23 @@ def _names_for(file: Path, dialect: Dialect, header: Sequence[str] | bool | None
 def _begins_with_a_row(fields: Sequence[Column]) -> bool:
     """Whether most columns, and two at least, are called like one of their values; years in a row are names."""
     called = [column for column in fields if _called_like_a_value(column)]
-    years = [int(column.name) for column in called if isinstance(column, Numeric) and column.name.isdecimal()]
-    if len(years) > 1 and len(set(np.diff(years).tolist())) == 1:
+    if _in_equal_steps([column.name for column in called if isinstance(column, Numeric)]):
         called = [column for column in called if not column.name.isdecimal()]
     return 2 * len(called) >= max(len(fields), _FEWEST_VALUES)
+
+
+def _reads_as_values(names: Sequence[str]) -> bool:
+    """Whether most names, and two at least, are numbers or days by themselves; years in a row are names."""
+    values = [name for name in names if _NUMBER.fullmatch(name) or _date_format([name])]
+    if _in_equal_steps(values):
+        values = [name for name in values if not name.isdecimal()]
+    return 2 * len(values) >= max(len(names), _FEWEST_VALUES)
+
+
+def _in_equal_steps(names: Sequence[str]) -> bool:
+    """Whether the whole numbers among names go up or down by one step, as years do; if they are two, by one."""
+    steps = np.diff([int(name) for name in names if name.isdecimal()])
+    return steps.size > 0 and bool((steps == steps[0]).all()) and (abs(steps[0]) == 1 or steps.size > 1)
 
 
 def _called_like_a_value(column: Column) -> bool:
@@ -249,7 +271,7 @@ def _called_like_a_value(column: Column) -> bool:
         return column.name in set(map(str, (*column.levels, *dict(column.recode))))
     if column.date is not None:
         return _date_format([column.name], (column.date,)) is not None
-    return bool(re.fullmatch(r"\s*[+-]?\d+([.,]\d+)?\s*", column.name))
+    return bool(_NUMBER.fullmatch(column.name))
 
 
 def _some_at_a_time(frame: nw.LazyFrame[Any], rows: int) -> Iterator[tuple[str, DType, nw.LazyFrame[Any]]]:
@@ -281,24 +303,29 @@ def _checked_settings(said: dict[str, Any]) -> dict[str, Any]:
     return {key: getattr(like, key) for key in given}
 
 
-def outline(data: Any) -> Schema:
+def outline(data: Any, *, header: Sequence[str] | bool | None = None) -> Schema:
     """Outline a schema from names and types alone: levels and bounds stay open, every column may be missing.
 
     No value is read, so none decides over a column. Python objects and categories are taken for text, whatever they
     are, and so is every column of a CSV or TSV file, which states no types; what is no text in them is missing later.
-    What stands between the fields of such a file and its encoding come from its first line alone.
+    What stands between the fields of such a file and its encoding come from its first line alone. That line is taken
+    for public names, so one of which half the fields, and two at least, are numbers or days is refused: it seems to be
+    somebody's row. Then it has to be said what it is.
     This is what private learning starts from when there is no draft.
 
     Args:
         data: A path, or a frame of any engine that narwhals takes.
+        header: What the columns of a CSV or TSV file are called, if its first line does not say: names, or False to
+            number them; True if the first line does, whatever it looks like.
 
     Raises:
-        InputError: If the data cannot be read, or name no columns by themselves, as a file of JSON lines.
+        InputError: If the data cannot be read, name no columns by themselves, as a file of JSON lines or one that seems
+            to begin with a row, or header names more or fewer columns than there are.
         SchemaError: If no column is usable.
     """
     fields: list[Column] = []
     notes = ["Outlined from the table's column names and types; no value was looked at."]
-    types, source, settings = _public_types(data)
+    types, source, settings = _public_types(data, header)
     for name, dtype in types.items():
         column = _outline_column(name, dtype) if name else "its name is empty"
         if isinstance(column, str):
@@ -308,20 +335,25 @@ def outline(data: Any) -> Schema:
     return _schema(fields, notes, source, settings)
 
 
-def _public_types(data: Any) -> tuple[dict[str, DType], str, dict[str, Any]]:
+def _public_types(data: Any, header: Sequence[str] | bool | None) -> tuple[dict[str, DType], str, dict[str, Any]]:
     """Return the types that data declare, what to call them, and how a text file announces that it is written."""
     if isinstance(data, str | PathLike) and not is_lake(data):
         file = data_files(data)[0]
         if text_files(data):
             with hide_values(f"the columns of '{file}' cannot be read."):
                 dialect = announced(file)
+                dialect = replace(dialect, header=_names_for(file, dialect, header))
                 names = column_names(file, dialect)
+                if header is None and _reads_as_values(names):
+                    raise InputError(_SEEMS_A_ROW.format(file=file))
                 return dict.fromkeys(names, nw.String()), f"'{file}'", dialect.settings(file)
         if file.suffix.lower() in _JSON:
             raise InputError(
                 f"'{file}' does not say by itself which columns there are: each line may name others. Write a schema "
                 "that names them, or draft one with 'escudo schema draft'."
             )
+    if header is not None:
+        raise InputError("header is about CSV and TSV files.")
     frame, source = as_lazy(data)
     with hide_values(f"the columns of {source} cannot be read."):
         return dict(frame.collect_schema().items()), source, {}
@@ -453,7 +485,7 @@ def _draft_categorical(
     if recode:
         note += "; recode: what differs in case or blanks only, and what means that there is no value"
     try:
-        return replace(opened, levels=tuple(sorted(levels)), recode=recode, note=note)
+        return replace(opened, levels=in_order(levels), recode=recode, note=note)
     except SchemaError:  # a level no schema can hold, such as a number beyond 2^53
         return opened
 
@@ -525,7 +557,7 @@ def _draft_numeric(frame: nw.LazyFrame[Any], name: str, *, integer: bool) -> Num
         lower, upper = _outward(as_python(low), as_python(high))
         return Numeric(name, lower, upper, integer=integer, missing=missing, confirmed=False, note=_BOUNDS_NOTE)
     except (SchemaError, TypeError):  # no finite value, or bounds that floating point cannot cut into bins
-        return bounds_to_learn(name, integer, missing)
+        return bounds_to_learn(name, integer=False, missing=missing)  # whole by a type, if at all: learning sees that
 
 
 def _outward(low: Any, high: Any) -> tuple[float, float]:
@@ -650,6 +682,7 @@ class SchemaCheck:
     person: PersonCheck | None = None
     file: FileCheck | None = None
     notice: str = CUSTODIAN_ONLY
+    empty: bool = False  # a table of nobody; it may be released from like any other
     broken: tuple[tuple[str, int], ...] = ()  # each rule, and how many rows break it
     advice: tuple[str, ...] = ()  # what the schema might say besides; by the schema alone
 
@@ -672,6 +705,8 @@ class SchemaCheck:
             }
         if self.file is not None:
             document["file"] = self.file.to_dict()
+        if self.empty:
+            document["empty"] = True
         if self.broken:
             document["rules"] = [{"rule": rule, "rows_that_break_it": rows} for rule, rows in self.broken]
         if self.advice:
@@ -697,7 +732,7 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
         how its lines fit its first one.
 
     Raises:
-        InputError: If the data cannot be read or have no rows.
+        InputError: If the data cannot be read. A table without rows can: it fits as far as its columns do.
 
     **Guarantee**: none. Nothing in the result may be released.
     """
@@ -715,12 +750,16 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
-        if rows == 0:
-            raise InputError(f"{source} has no rows to check.")
+        columns = []
+        with tracking("Checking", len(schema.fields)) as advance:
+            for column in schema.fields:
+                columns.append(_check_column(frame, types, column, rows))
+                advance(1)
         return SchemaCheck(
-            columns=tuple(_check_column(frame, types, column, rows) for column in schema.fields),
+            columns=tuple(columns),
             person=_check_person(frame, types, schema, rows),
             file=found,
+            empty=rows == 0,
             broken=tuple(_check_rules(frame, types, schema)),
             advice=tuple(_advice(schema)),
         )
@@ -840,15 +879,10 @@ def _check_levels(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> C
 
 
 def _checked(column: Column, rows: int, missing: int, outside: int, fractional: int = 0, **more: Any) -> ColumnCheck:
-    """Return what was counted as shares of the rows."""
-    return ColumnCheck(
-        name=column.name,
-        outside=outside / rows,
-        missing=missing / rows,
-        missing_allowed=column.missing,
-        fractional=fractional / rows,
-        **more,
-    )
+    """Return what was counted as shares of the rows; of no rows, none."""
+    shares = {"outside": outside, "missing": missing, "fractional": fractional}
+    found: dict[str, Any] = {what: count / rows for what, count in shares.items()} | more if rows else {}
+    return ColumnCheck(name=column.name, missing_allowed=column.missing, **found)
 
 
 def _unused(column: Categorical, found: set[Any]) -> tuple[Level, ...]:
@@ -897,7 +931,7 @@ def _check_person(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Sch
     extra = nw.col(count) - schema.max_rows_per_person
     people, over, counted = _sums(per_person, nw.col(count) > 0, extra > 0, nw.col(count))
     dropped = _sums(per_person.filter(extra > 0), extra)[0] + rows - counted
-    return PersonCheck(people_over=over / max(people, 1), rows_dropped=dropped / rows)
+    return PersonCheck(people_over=over / max(people, 1), rows_dropped=dropped / max(rows, 1))
 
 
 def _sums(frame: nw.LazyFrame[Any], *terms: nw.Expr) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,8 @@ def test_the_graph_is_written_and_shown_with_how_sure_it_is(folder: Path) -> Non
     assert set(graph.edges) == {("dose", "pressure"), ("diet", "pressure")}
     assert graph.undirected_edges == (("age", "dose"),)
     assert "dose → pressure" in shown
-    assert " %   direction" in shown
+    assert re.search(r"dose → pressure +edge +\d+ %   direction \d+ %", shown)
+    assert re.search(r"age — dose +edge +\d+ %   direction open", shown)
     assert "second moments" in shown
     assert "NOT FOR RELEASE" in shown
     assert "Written to graph.dot; open graph.html" in shown

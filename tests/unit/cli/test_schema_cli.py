@@ -272,6 +272,64 @@ def test_learn_takes_no_type_from_the_values_of_a_file(escudo, learner, tmp_path
         assert learner[-1].frame.collect_schema() == learner[0].frame.collect_schema()
 
 
+def test_learn_takes_nobodys_row_for_names(escudo, learner, tmp_path):
+    rows = [f"{'FM'[i % 2]},{20 + i},2024-03-{1 + i % 28:02},{7 * i}" for i in range(60)]
+    (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    refused = escudo("learn", "rows.csv", "--epsilon", "1")
+    assert refused.code == 2
+    assert "seems to be a row and no line of names" in " ".join(refused.err.split())
+    assert "2024" not in refused.err
+    assert learner == []
+    for header, names in (("none", "column_1 column_2 column_3 column_4"), ("sex,age,day,pay", "sex age day pay")):
+        assert escudo("learn", "rows.csv", "--epsilon", "1", "--header", header).code == 0
+        assert " ".join(learner[-1].draft.names) == names
+        assert len(learner[-1].frame.collect()) == 60
+    assert escudo("learn", "rows.csv", "--epsilon", "1", "--header", "first").code == 0
+    assert learner[-1].draft.names == ("F", "20", "2024-03-01", "0")
+    (tmp_path / "visits.toml").write_text('[columns.age]\ntype = "numeric"\nconfirmed = false\n', encoding="utf-8")
+    both = escudo("learn", "rows.csv", "--epsilon", "1", "--header", "none", "--schema", "visits.toml")
+    assert both.code == 2
+    assert "its own header says it" in " ".join(both.err.split())
+
+
+@pytest.mark.parametrize("names", ["sex,age,2024", "2019,2020,2021,2022", "q1,q2", "id,1,a,b"])
+def test_learn_takes_names_for_names(escudo, learner, tmp_path, names):
+    row = ",".join("1" for _ in names.split(","))
+    (tmp_path / "rows.csv").write_text(f"{names}\n{row}\n", encoding="utf-8")
+    assert escudo("learn", "rows.csv", "--epsilon", "1").code == 0
+    assert set(learner[-1].draft.names) == set(names.split(",")) - {"id"}
+
+
+def test_learn_keeps_whole_numbers_where_somebody_said_so_and_says_how_where_nobody_did(escudo, tmp_path):
+    rows = "\n".join(str(20 + i % 60) for i in range(3000))
+    (tmp_path / "big.csv").write_text(f"age\n{rows}\n", encoding="utf-8")
+    for said, whole in (("integer = true", True), ("integer = true\nlower = 20\nupper = 79", False), ("", False)):
+        text = f'[columns.age]\ntype = "numeric"\nconfirmed = false\n{said}\n'
+        (tmp_path / "visits.toml").write_text(text, encoding="utf-8")
+        outcome = escudo(
+            "learn", "big.csv", "--schema", "visits.toml", "--epsilon", "4", "--out", "learnt.toml", "--force"
+        )
+        assert outcome.code == 0
+        assert Schema.read(tmp_path / "learnt.toml")["age"].integer == whole, said
+        assert ("write integer = true" in outcome.out) != whole
+
+
+def test_a_table_of_nobody_is_checked_as_it_is_released(escudo, tmp_path):
+    from escudo import PrivateTable, synthesize
+    from escudo.table import open_data
+
+    (tmp_path / "visits.toml").write_text('[columns]\nsmoke = ["no", "yes"]\n', encoding="utf-8")
+    (tmp_path / "none.csv").write_text("smoke\n", encoding="utf-8")
+    outcome = escudo("check", "none.csv", "--schema", "visits.toml")
+    assert outcome.code == 0
+    assert "The table has no rows: nobody is in it." in outcome.out
+    assert "smoke: fits" in outcome.out
+    schema = Schema.read(tmp_path / "visits.toml")
+    table = PrivateTable(open_data("none.csv", schema), schema)
+    assert synthesize(table, None, epsilon=1.0, delta=1e-6, seed=1).sample(3, seed=1).shape == (3, 1)
+    assert "nobody is in it" not in escudo("check", "visits.csv", "--schema", "visits.toml").out
+
+
 def test_learn_completes_a_given_draft(escudo, learner):
     escudo("draft", "visits.csv", "--out", "visits.toml")
     escudo("confirm", "visits.toml", "age")

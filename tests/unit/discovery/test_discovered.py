@@ -225,6 +225,8 @@ def test_people_read_edges_with_their_confidence(clinic):
     assert result.exit_code == 0
     assert "Discovered graph" in result.output
     assert "bronc — dysp" in result.output or "bronc → dysp" in result.output
+    assert "direction open" in result.output
+    assert "are kept as mere association: they claim no cause" in " ".join(result.output.split())
     assert "%" in result.output
 
 

@@ -163,9 +163,10 @@ class TestNothingOfADraftRemains:
         import narwhals as nw
 
         drafted = Numeric("x", 3, 17, 7, integer=True, confirmed=False, note="from data")
-        left_open = Numeric("x", integer=True, confirmed=False, note="from data")
+        stated = Numeric("x", integer=True, confirmed=False)  # without bounds: nothing that a draft writes
         assert strip(drafted, nw.Float64()) == Numeric("x", missing=True, confirmed=False)
-        assert strip(left_open, nw.Float64()) == Numeric("x", missing=True, confirmed=False)
+        assert strip(stated, nw.Float64()) == Numeric("x", integer=True, missing=True, confirmed=False)
+        assert strip(Numeric("x", confirmed=False), nw.Float64()) == Numeric("x", missing=True, confirmed=False)
         assert strip(drafted, nw.Int32()).integer
         levels = Categorical("t", ("a", "b"), confirmed=False, note="from data")
         assert strip(levels, nw.String()) == Categorical("t", missing=True, confirmed=False)

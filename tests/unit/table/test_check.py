@@ -136,9 +136,16 @@ def test_mixed_objects_are_compared_by_value():
     assert (number.outside, number.missing) == (2 / 5, 1 / 5)
 
 
-def test_an_empty_table_has_nothing_to_check():
-    with pytest.raises(InputError, match="no rows"):
-        check(FRAME.clear(), SCHEMA)
+def test_a_table_of_nobody_fits_and_says_so():
+    found = check(FRAME.clear(), SCHEMA)
+    assert found.empty
+    assert found.to_dict()["empty"]
+    assert not check(FRAME, SCHEMA).empty
+    assert "empty" not in check(FRAME, SCHEMA).to_dict()
+    assert found.problems == check(FRAME, SCHEMA).problems
+    assert [column.findings for column in found.columns if column.problem is None] == [
+        () for column in found.columns if column.problem is None
+    ]
 
 
 def test_a_damaged_file_is_refused_without_a_word_from_it(tmp_path):

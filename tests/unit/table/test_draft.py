@@ -544,3 +544,25 @@ def test_many_full_names_are_known_by_what_they_are_whatever_the_column_is_calle
     schema = draft(pl.DataFrame({"attending": (called * 3)[:60], "ward": wards}))
     assert schema.names == ("ward",)
     assert any("'attending': it seems to hold names of people" in note for note in schema.notes)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [("1", "2", "9", "10", "100"), ("-2", "-1", "0,5", "1.5", "12"), ("0-4", "5-9", "10-14"), ("E11", "I9", "I10")],
+)
+def test_levels_are_listed_as_people_count(levels: tuple[str, ...]) -> None:
+    from escudo.learning import with_levels
+
+    told = draft(pl.DataFrame({"code": [*sorted(levels), *levels] * 3}))["code"]
+    assert isinstance(told, Categorical)
+    assert told.levels == levels
+    learnt = with_levels(Categorical("code", ordered=True, missing=True, confirmed=False), sorted(levels))
+    assert learnt.levels == (*levels, "(other)")
+
+
+@pytest.mark.parametrize("values", [[math.inf, -math.inf], [5.6e306 * i for i in range(-30, 31)]])
+def test_a_draft_without_bounds_says_nothing_of_whole_numbers(values: list[float]) -> None:
+    column = draft(pl.DataFrame({"x": values}))["x"]
+    assert isinstance(column, Numeric)
+    assert column.open
+    assert not column.integer
