@@ -51,6 +51,19 @@ def test_no_row_is_longer_than_its_limit(data: st.DataObject, columns: int) -> N
         assert max(sum(int(step) ** 2 for step in row) for row in steps) <= limit
 
 
+def test_curvature_reaches_its_limit_and_each_of_its_entries_is_under_attack() -> None:
+    """Over a grid of rows some come within a thousandth of the limit, none beyond, and entries of each kind move."""
+    grid = np.linspace(-4, 4, 41)
+    limit = bent_limit(2)
+    steps = bent_rows(np.array(np.meshgrid(grid, grid)).reshape(2, -1).T, limit)
+    lengths = (steps**2).sum(axis=1)
+    assert 0.999 * limit < lengths.max() <= limit
+    assert (np.ptp(steps[:, 1:], axis=0) > STEPS).all()
+    distances = np.sqrt(np.maximum(lengths[:, None] ** 2 + lengths**2 - 2 * (steps @ steps.T) ** 2, 0.0))
+    assert 0.99 * math.sqrt(2) * limit < distances.max()
+    assert distances.max() <= prepared_for(2, None, "replace_one").events[1].l2_sensitivity
+
+
 @given(seed=st.integers(0, 2**32 - 1), columns=st.integers(1, 9), rows=st.integers(2, 40))
 def test_a_turned_row_does_not_depend_on_the_rows_around_it(seed: int, columns: int, rows: int) -> None:
     rng = np.random.default_rng(seed)
@@ -89,18 +102,19 @@ def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
     turn = np.array(data.draw(st.lists(st.floats(-9, 9), min_size=columns**2, max_size=columns**2))).reshape(
         columns, -1
     )
+    units = data.draw(st.sampled_from([1.0, 2.5, 4.0, 1e6]))  # of the spread, across half of a column's range
     names = {"id": pl.String} | {name: pl.Float64 for name in schema.names}
 
     def releases(rows: list[tuple[object, ...]]) -> list[np.ndarray]:
         table = PrivateTable(pl.DataFrame(rows, schema=names, orient="row"), schema)
-        limit = squared_limit(columns)
+        limit, bent = squared_limit(columns), bent_limit(columns)
 
         def summed(add_up: Callable[[Iterator[np.ndarray]], np.ndarray]) -> np.ndarray:
             return _sums(table, schema.names, add_up)
 
         return [
             summed(lambda rows: histograms(rows, columns)),
-            summed(lambda rows: second_moments((bent_rows(b, bent_limit(columns)) for b in rows), 2 * columns + 1)),
+            summed(lambda rows: second_moments((bent_rows(b * units, bent) for b in rows), 3 * columns + 1)),
             summed(lambda rows: second_moments(map(unit_rows, rows), columns)),
             summed(lambda rows: second_moments((clipped_rows(turned_rows(b, turn), limit) for b in rows), columns + 1)),
         ]
@@ -110,7 +124,7 @@ def test_one_row_or_person_never_moves_a_release_further_than_its_event_says(
         assert distance <= event.l2_sensitivity * (1 + 1e-12)
     assert [first.shape for first in releases(others + before)] == [
         (columns, CELLS),
-        (2 * columns + 1, 2 * columns + 1),
+        (3 * columns + 1, 3 * columns + 1),
         (columns, columns),
         (columns + 1, columns + 1),
     ]

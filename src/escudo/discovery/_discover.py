@@ -83,7 +83,7 @@ def discover(
             against its tiers will not, and its undirected edges will be there in some direction. Columns that it does
             not name are free.
         method: ``"auto"``: ``"gaussian"`` (linear effects, from moments) where every column is numeric with bins of
-            equal width and a first look at squares does not speak against linear effects, otherwise by counts:
+            equal width and a first look at curvature does not speak against linear effects, otherwise by counts:
             ``"exact"`` (all tables of up to three columns, best graph of all) or ``"two-stage"`` (all pairs, then the
             triples that matter); or ``"joint"`` (graph and generator refined together).
         directions: The share of ε for votes of blocks on edges that are left open between columns with an order

@@ -13,9 +13,10 @@ given the others is small, and noise drowns it first. So the matrix is measured 
 the data lie, the second time in coordinates in which they lie alike:
 
 1. *Scales.* Each column's histogram in 64 cells of its range gives its middle and spread.
-2. *Curvature.* Rows (½, u, ½ q), u the columns in units of their spread and cut off at ±3 and q = u² - 1, are shrunk to
-   length :math:`C_q` where they are longer; released is the sum of their products. It says how much of a column goes
-   with the square of another beyond a straight line: :func:`curvature_of`.
+2. *Curvature.* Rows z = (½, u, ½ q, o) are shrunk to length :math:`C_q` where they are longer; released is
+   :math:`\sum z z^T`. Here u are the columns in units of their spread, cut off at ±3, q = u² - 1, and o is
+   0.9 u (\|u\| - 1.8) cut off at ±0.7, an odd wave. It says how much of a column goes with the square of another, or
+   with the wave where effects level off, beyond a straight line: :func:`curvature_of`.
 3. *Whitening.* Rows x, in units of the spread, are brought to length 1; released is :math:`\sum x x^T / \|x\|^2`. This
    takes the least noise, and its eigenvectors are those of the covariance Σ; the eigenvalues follow from
    :math:`δ_i = \tfrac{λ_i}{2} \int_0^\infty (1 + λ_i t)^{-1} \prod_j (1 + λ_j t)^{-1/2} dt`. Lifted to the noise where
@@ -32,10 +33,17 @@ known for normal rows, and taken off. What remains is small against the noise, f
 table of counts times the squared length of its rows (:math:`C_q^2`, 1, C²), as ``mechanisms/_additive.py`` proves. Rows
 enter as whole numbers of steps of 2⁻¹². A row with a missing value enters none of them.
 
-**Not linear.** Where the curvature speaks against linear effects, method ``auto`` finds the graph from counts instead
-(``_discrete.py``), at the price of the two releases that are then not made: the plan shows each of them as one Gaussian
-event, whose noise, in units of the sensitivity, is that of the matrix or of the tables, whichever is measured. Which it
-is follows from what was released before. The levels of columns are read off the histograms.
+*Curvature*, anew: each row is a function of that row and of what was released before, finite for whatever the columns
+hold, and ``bounded_rows`` makes it no longer than :math:`C_q`, squares and waves included, before products are taken;
+so :math:`\|z z^T\|_F = \|z\|^2 \le C_q^2` for all :math:`(3 d + 1)^2` entries together, however they are chosen.
+:math:`C_q^2 = \tfrac74 d + \sqrt{7 d} + \tfrac14` is about one standard deviation above the mean squared length of
+normal rows (1 + ½ + ¼ a column). The waves make it larger by an eighth, for which the share of the budget makes up.
+
+**Not linear.** Where the curvature speaks against linear effects (:attr:`Curvature.seen`; how much of a wave does was
+chosen on linear effects alone), method ``auto`` finds the graph from counts instead (``_discrete.py``), at the price of
+the two releases that are then not made: the plan shows each of them as one Gaussian event, whose noise, in units of the
+sensitivity, is that of the matrix or of the tables, whichever is measured. Which it is follows from what was released
+before. The levels of columns are read off the histograms.
 
 **The search** is for the graph of linear effects with the best penalised likelihood. With v(x | P) the variance that a
 regression of x on its parents P leaves, and n the number of rows that would say as much without noise
@@ -93,7 +101,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_SHARES: Final = (0.09, 0.10, 0.23, 0.58)  # of ρ: scales, curvature, whitening, second moments
+_SHARES: Final = (0.09, 0.13, 0.22, 0.56)  # of ρ: scales, curvature, whitening, second moments
 _STRICTNESS, _DENSE = 1.5, 0.5  # γ of the graph that is reported, and of the one that generates
 _FEW_ROWS = 60.0  # effective rows below which only a forest is reported
 _HARDLY_ANY = 10.0  # and below which no edge is
@@ -144,7 +152,7 @@ def prepare(
     # rounding of the product.
     limits = (bent_limit(columns), STEPS**2, squared_limit(columns))
     changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
-    sizes = (columns * CELLS, (2 * columns + 1) ** 2, columns**2, (columns + 1) ** 2)
+    sizes = (columns * CELLS, (3 * columns + 1) ** 2, columns**2, (columns + 1) ** 2)
     cells = count_sensitivity(columns, **stated).changed_cells
 
     def exact(level: float) -> list[GaussianEvent]:
@@ -346,7 +354,10 @@ class PreparedGaussian:
             f"The noise leaves what about {rows:,.0f} rows would say without it.",
         ]
         if bent.seen:
-            notes.append(f"{bent.told(self.schema.names)}: confidences allow for it, and method='auto' counts instead.")
+            allow = "allow" if bent.least(_LIKELY)[0].max() > _BENT[0] else "do not allow"
+            notes.append(
+                f"{bent.told(self.schema.names)}: confidences {allow} for it, and method='auto' counts instead."
+            )
         gone = [column.name for column in self.schema.fields if column.missing]
         if gone:
             notes.append(f"Rows with a missing value ({', '.join(gone)}) take no part.")
@@ -673,17 +684,20 @@ def _symmetric(matrix: Floats) -> Floats:
 # ---- whether effects are linear
 
 _CUT = 3.0  # standard deviations, at which columns are cut off before they are squared
-_BENT = 0.15  # the least correlation with a square that speaks against linear effects
+# The least correlations that speak against lines, with squares and with waves. Cutting off makes normal columns seem to
+# level off by up to 0.03; waves of three times that are rare among linear effects with uniform or skewed noise.
+_BENT = np.array([0.15, 0.08])[:, None, None]
 _LIKELY, _SURE = 1.0, 4.0  # standard errors: for how much it is, and whether it is at all
 _STRAIGHT = 0.15  # the correlation from which on two columns may bend from one side only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curvature:
-    """How much of a column goes with the square of another, beyond a straight line.
+    """How much of a column goes with a bent function of another, beyond a straight line.
 
     Attributes:
-        share: At [i, j] the correlation of column j with what a line leaves of the square of column i.
+        share: At [k, i, j] the correlation of column j with what a line leaves of the square of column i (k = 0), or of
+            an odd function of it (k = 1), as where effects level off.
         error: Its standard error, from chance and noise.
         line: At [i, j] the correlation of the two columns.
     """
@@ -693,69 +707,76 @@ class Curvature:
     line: Floats
 
     def least(self, errors: float) -> Floats:
-        """Return at [i, j] the least curvature that is within so many standard errors of what was measured.
+        """Return at [k, i, j] the least curvature that is within so many standard errors of what was measured.
 
-        A linear effect of i on j may bend seen from j, if the law of i is skewed, but not seen from i. So where two
+        A linear effect of i on j may bend seen from j, if the law of i is not normal, but not seen from i. So where two
         columns are correlated, only what bends from both sides counts.
         """
         found = np.clip(np.abs(self.share) - errors * self.error, 0.0, 1.0)
-        return np.where(np.abs(self.line) > _STRAIGHT, np.minimum(found, found.T), found)
+        return np.where(np.abs(self.line) > _STRAIGHT, np.minimum(found, found.swapaxes(1, 2)), found)
 
     @property
     def seen(self) -> bool:
-        """Whether it speaks against linear effects."""
-        return bool((self.least(_SURE) > 0).any() and (self.least(_LIKELY) > _BENT).any())
+        """Whether it speaks against linear effects: a correlation is at most 1, so one of a larger error never does."""
+        sure = (self.least(_SURE) > 0) & (_SURE * self.error < 1)
+        return bool((sure & (self.least(_LIKELY) > _BENT)).any())
 
     def of(self, names: Sequence[str], graph: CausalGraph) -> dict[Edge, float]:
         """Return for each edge how much squares act on its columns."""
-        most = dict(zip(names, self.least(_LIKELY).max(axis=0).tolist(), strict=True))
+        most = dict(zip(names, self.least(_LIKELY)[0].max(axis=0).tolist(), strict=True))
         return {(a, b): max(most[a], most[b]) for a, b in graph.adjacencies}
 
     def told(self, names: Sequence[str]) -> str:
         """Say where it is clearest."""
-        clear = self.least(_LIKELY)
-        i, j = np.unravel_index(int(clear.argmax()), clear.shape)
+        clear = self.least(_LIKELY) / _BENT
+        _, i, j = np.unravel_index(int(clear.argmax()), clear.shape)
         return f"Effects are not linear ({names[int(j)]} bends with {names[int(i)]})"
 
 
 def bent_limit(columns: int) -> int:
-    """Return the largest squared length of a row with its squares, in squared steps."""
-    return math.floor((1.5 * columns + math.sqrt(6 * columns) + _CONSTANT**2) * STEPS**2)
+    """Return the largest squared length of a row with its bent functions, in squared steps."""
+    return math.floor((1.75 * columns + math.sqrt(7 * columns) + _CONSTANT**2) * STEPS**2)
 
 
 def bent_rows(rows: Floats, limit: int) -> Floats:
-    """Return (½, u, ½ (u² - 1)) for each row, u cut off, in whole steps, with a squared length of at most ``limit``."""
+    """Return (½, u, ½ q, o) for each row, u cut off, in whole steps, with a squared length of at most ``limit``."""
     cut = np.clip(rows, -_CUT, _CUT)
-    steps: Floats = np.column_stack([np.full(len(rows), _CONSTANT), cut, (cut * cut - 1) / 2]) * STEPS
+    odd = np.clip(0.9 * cut * (np.abs(cut) - 1.8), -0.7, 0.7)
+    steps: Floats = np.column_stack([np.full(len(rows), _CONSTANT), cut, (cut * cut - 1) / 2, odd]) * STEPS
     return bounded_rows(steps, limit)
 
 
 def measure_curvature(
     table: PrivateTable, names: tuple[str, ...], event: GaussianEvent, purse: Purse, scales: Scales
 ) -> Curvature:
-    """Release the products of columns and their squares, and return what they say."""
+    """Release the products of columns and their bent functions, and return what they say."""
     d, limit = len(names), bent_limit(len(names))
-    exact = scales.second_moments(table, lambda rows: bent_rows(rows, limit), 2 * d + 1)
+    exact = scales.second_moments(table, lambda rows: bent_rows(rows, limit), 3 * d + 1)
     sums = _released(exact, event, purse, "curvature") / STEPS**2
     return curvature_of(_symmetric(sums), scales.rows, noise=event.scale / STEPS**2)
 
 
 def curvature_of(sums: Floats, rows: float, *, noise: float) -> Curvature:
-    r"""Return the curvature from sums of (½, u, ½ q)(½, u, ½ q)ᵀ and the noise on their diagonal.
+    r"""Return the curvature from sums of (½, u, ½ q, o)(½, u, ½ q, o)ᵀ and the noise on their diagonal.
 
-    With covariances of u and q, what a line leaves of q_i is :math:`q_i - b_i u_i`, :math:`b_i = cov(q_i, u_i) /
-    var(u_i)`, and its covariance with u_j is :math:`cov(q_i, u_j) - b_i cov(u_i, u_j)`.
+    With g the halved square or the odd function, what a line leaves of g_i is :math:`g_i - b_i u_i`, :math:`b_i =
+    cov(g_i, u_i) / var(u_i)`, and its covariance with u_j is :math:`cov(g_i, u_j) - b_i cov(u_i, u_j)`.
     """
-    d = (len(sums) - 1) // 2
+    d = (len(sums) - 1) // 3
     both, noise = _covariance(sums, rows, noise)
-    lines, squares = both[:d, :d], 2 * both[d:, :d]
-    # Below a share of what a normal column has, a variance is mostly noise.
+    lines = both[:d, :d]
+    bent = both[d:, :d].reshape(2, d, d)
+    # Below a quarter of what a normal column has, a variance is mostly noise.
     spread = np.maximum(np.diag(lines), 0.25)
-    slope = np.diag(squares) / spread
-    left = np.maximum(4 * np.diag(both[d:, d:]) - slope**2 * spread, 0.5)
-    scale = np.sqrt(np.outer(left, spread))
-    found = (squares - slope[:, None] * lines) / scale
-    # Noise off the diagonal is smaller by √2, and doubled where q was halved; chance is that of a correlation.
-    error = np.sqrt(noise**2 / 2 * (4 + slope[:, None] ** 2) / scale**2 + 2 / max(rows, 1.0))
-    np.fill_diagonal(found, 0.0)
+    slope = np.diagonal(bent, axis1=1, axis2=2) / spread
+    left = np.maximum(np.diag(both)[d:].reshape(2, d) - slope**2 * spread, [[0.125], [0.05]])
+    scale = np.sqrt(left[:, :, None] * spread)
+    found = (bent - slope[:, :, None] * lines) / scale
+    # Noise off the diagonal is smaller by √2; chance is that of a correlation. Noise also reaches b through both of its
+    # parts. Of squares that is left out, as where the curves of confidences (``_pattern.py``) were fitted.
+    tilt = np.broadcast_to(slope[:, :, None] ** 2, scale.shape)
+    loud = (1 + tilt) / 2
+    loud[1] += (0.5 + tilt[1]) * (lines / spread[:, None]) ** 2
+    error = np.sqrt(noise**2 * loud / scale**2 + 2 / max(rows, 1.0))
+    found[:, np.eye(d, dtype=bool)] = 0.0
     return Curvature(found, error, lines / np.sqrt(np.outer(spread, spread)))

@@ -1,16 +1,17 @@
-"""Whether effects are linear: a first look at squares, and the graph from counts where they are not."""
+"""Whether effects are linear: a first look at squares and at an odd wave, and the graph from counts where not."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 from escudo.causal import CausalGraph
 from escudo.discovery import discover
-from escudo.discovery._gaussian import STEPS, Curvature, bent_limit, bent_rows, curvature_of
-from escudo.mechanisms import second_moments
-from escudo.privacy import MemoryAccount, plan
+from escudo.discovery._gaussian import STEPS, Curvature, bent_limit, bent_rows, curvature_of, prepare
+from escudo.mechanisms import Purse, second_moments
+from escudo.privacy import Budget, MemoryAccount, plan
 from escudo.table import PrivateTable, Schema
 
 NAMES = ("a", "b", "c", "d")
@@ -32,6 +33,14 @@ def rows(count: int, *, bent: bool, skewed: bool = False, strength: float = 1.2,
     return pl.DataFrame({"a": a, "b": b, "c": c, "d": c + noise()})
 
 
+def levelling(count: int, seed: int = 1) -> pl.DataFrame:
+    """The same causes as ``rows``, by effects that level off, and a linear one."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=count)
+    b, c = (2 * np.clip(2 * a, -1, 1) + rng.normal(size=count) for _ in "bc")
+    return pl.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=count)})
+
+
 def table_of(frame: pl.DataFrame) -> PrivateTable:
     columns = {
         name: {"type": "numeric", "lower": -7 * float(frame[name].std()), "upper": 8 * float(frame[name].std())}
@@ -41,10 +50,18 @@ def table_of(frame: pl.DataFrame) -> PrivateTable:
 
 
 def exact(frame: pl.DataFrame) -> Curvature:
+    return curvature_of(sums_of(frame), float(len(frame)), noise=0.0)
+
+
+def sums_of(frame: pl.DataFrame) -> np.ndarray:
     values = frame.to_numpy()
     standard = (values - values.mean(axis=0)) / values.std(axis=0)
-    sums = second_moments([bent_rows(standard, bent_limit(4))], 9) / STEPS**2
-    return curvature_of(sums, float(len(values)), noise=0.0)
+    return second_moments([bent_rows(standard, bent_limit(4))], 13) / STEPS**2
+
+
+def noisy(sums: np.ndarray, seed: int, scale: float) -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(0, scale, sums.shape)
+    return (2 * sums + drawn + drawn.T) / 2
 
 
 def test_a_square_is_seen_and_a_line_is_not() -> None:
@@ -52,28 +69,63 @@ def test_a_square_is_seen_and_a_line_is_not() -> None:
     assert not exact(rows(20_000, bent=False)).seen
 
 
+def test_what_levels_off_is_seen_by_the_odd_wave_alone() -> None:
+    found = exact(levelling(20_000))
+    assert found.seen
+    assert np.abs(found.share[0]).max() < 0.05
+    assert found.least(4.0)[1][0, 1] > 0.08
+
+
+def test_normal_columns_do_not_bend_however_closely_they_go_together() -> None:
+    for strength in (0.3, 1.0, 3.0):
+        found = exact(rows(100_000, bent=False, strength=strength))
+        assert np.abs(found.share[1]).max() < 0.04  # half of what would speak against lines: cutting off bends a little
+        assert not found.seen
+
+
+def test_noise_alone_bends_nothing_however_large_it_is() -> None:
+    sums = sums_of(rows(500, bent=False))
+    for scale in (30.0, 100.0, 300.0, 1_000.0, 10_000.0):
+        assert not any(curvature_of(noisy(sums, seed, scale), 500.0, noise=scale).seen for seed in range(60))
+
+
+def test_the_noise_is_as_planned_and_neither_two_thirds_nor_three_halves_of_it() -> None:
+    error_rate = 1e-9
+    frame = rows(500, bent=False)
+    table = table_of(frame)
+    event = prepare(table.schema, table.neighbours, Budget(1.0, 1e-6), knowledge=None).events[1]
+    exact_sums = (sums_of(frame) * STEPS**2).astype(np.int64)
+    released = [np.asarray(Purse(None, seed).add(exact_sums, event, "curvature")) for seed in range(8)]
+    drawn = (np.array(released) - exact_sums).ravel() / event.scale
+
+    def plausible(factor: float) -> bool:
+        chance = stats.chi2(drawn.size).cdf(float(((drawn / factor) ** 2).sum()))
+        return bool(error_rate / 2 < chance < 1 - error_rate / 2)
+
+    assert plausible(1.0)
+    assert not plausible(2 / 3)
+    assert not plausible(3 / 2)
+
+
 def test_a_skewed_law_alone_does_not_bend_a_line() -> None:
     found = exact(rows(100_000, bent=False, skewed=True, strength=0.4))
-    assert np.abs(found.share).max() > 0.2  # seen from the effect, it does
+    assert np.abs(found.share[0]).max() > 0.2  # seen from the effect, it does
     assert not found.seen
 
 
 def test_its_error_is_that_of_chance_and_noise() -> None:
-    chance, noisy = [], []
+    chance, measured = [], []
     for seed in range(120):
-        frame = rows(1_000, bent=False, seed=seed)
-        values = frame.to_numpy()
-        standard = (values - values.mean(axis=0)) / values.std(axis=0)
-        sums = second_moments([bent_rows(standard, bent_limit(4))], 9) / STEPS**2
+        sums = sums_of(rows(1_000, bent=False, seed=seed))
         chance.append(curvature_of(sums, 1_000.0, noise=0.0).share)
-        drawn = np.random.default_rng(seed).normal(0, 60.0, sums.shape)
-        noisy.append(curvature_of((2 * sums + drawn + drawn.T) / 2, 1_000.0, noise=60.0).share)
+        measured.append(curvature_of(noisy(sums, seed, 30.0), 1_000.0, noise=30.0).share)
     off = ~np.eye(4, dtype=bool)
-    for seen, noise in ((chance, 0.0), (noisy, 60.0)):
-        stated = curvature_of(sums, 1_000.0, noise=noise).error[off]
-        spread = np.std(seen, axis=0)[off]
-        assert (spread < 1.5 * stated).all()
-        assert 0.4 < spread.mean() / stated.mean() < 1.2
+    for seen, noise in ((chance, 0.0), (measured, 30.0)):
+        for kind in (0, 1):
+            stated = curvature_of(sums, 1_000.0, noise=noise).error[kind][off]
+            spread = np.std(seen, axis=0)[kind][off]
+            assert (spread < 1.5 * stated).all()
+            assert 0.4 < spread.mean() / stated.mean() < 1.2
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -88,6 +140,16 @@ def test_auto_counts_where_effects_bend_and_finds_what_moments_miss(seed: int) -
     assert ("b", "c") in moments.graph.adjacencies  # a false edge, whose confidence allows for it
     assert moments.confidence("b", "c") < 0.85
     assert any("confidences allow for it" in note for note in moments.notes)
+
+
+def test_auto_counts_where_effects_level_off_and_moments_say_that_they_do_not_fit() -> None:
+    table = table_of(levelling(100_000))
+    found = discover(table, epsilon=1.0, delta=1e-6, seed=1)
+    assert found.method == "exact"
+    assert "bends with" in found.notes[0]
+    moments = discover(table, epsilon=1.0, delta=1e-6, method="gaussian", seed=1)
+    assert ("b", "c") in moments.graph.adjacencies  # a line in a leaves something that both have
+    assert any("confidences do not allow for it" in note for note in moments.notes)
 
 
 def test_auto_keeps_to_moments_where_effects_are_linear() -> None:
