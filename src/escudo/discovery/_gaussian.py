@@ -685,7 +685,7 @@ def _symmetric(matrix: Floats) -> Floats:
 
 _CUT = 3.0  # standard deviations, at which columns are cut off before they are squared
 # The least correlations that speak against lines, with squares and with waves. Cutting off makes normal columns seem to
-# level off by up to 0.03; waves of three times that are rare among linear effects with uniform or skewed noise.
+# level off by up to 0.03. Linear effects of uniform or skewed noise may reach these; then counts are taken, needlessly.
 _BENT = np.array([0.15, 0.08])[:, None, None]
 _LIKELY, _SURE = 1.0, 4.0  # standard errors: for how much it is, and whether it is at all
 _STRAIGHT = 0.15  # the correlation from which on two columns may bend from one side only
