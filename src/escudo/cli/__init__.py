@@ -78,8 +78,8 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
-    except Exception as error:
-        if debug:
+    except BaseException as error:  # a crash inside polars is no Exception
+        if debug or isinstance(error, SystemExit):
             raise
         report_bug(error, as_json)
         sys.exit(1)

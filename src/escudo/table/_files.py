@@ -34,7 +34,7 @@ import narwhals as nw
 from escudo._validate import did_you_mean, one_of
 from escudo.errors import EscudoError, InputError
 from escudo.table._schema import Schema
-from escudo.table._text_files import COPIES, Dialect, joined, recognised, scan_json, stated_texts, typed_texts
+from escudo.table._text_files import COPIES, LINE_END, Dialect, joined, recognised, scan_json, stated_texts, typed_texts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -342,7 +342,8 @@ def _sheet(book: str, name: str) -> Path:
     if not read.width:
         raise InputError(f"'{book}' has nothing in sheet {name or sheets[0]!r}, not even a row that names the columns.")
     # A cell may hold line ends; a line of text may not.
-    plain = read.with_columns(pl.all().cast(pl.String).str.replace_all(r"[\r\n]+", " ").str.replace(r" 00:00:00$", ""))
+    text = pl.all().cast(pl.String).str.replace_all(r"[\r\n]+", LINE_END)
+    plain = read.with_columns(text.str.replace(r" 00:00:00$", ""))
     copy = _new_copy()
     plain.write_csv(copy, include_header=False)
     return copy
@@ -382,7 +383,7 @@ def _sqlite(text: str) -> Path:
 def _cell(value: object) -> object:
     """Return a value of SQLite as one field of a line; bytes are none."""
     if isinstance(value, str):
-        return re.sub(r"[\r\n]+", " ", value)
+        return re.sub(r"[\r\n]+", LINE_END, value)
     return None if isinstance(value, bytes) else value
 
 

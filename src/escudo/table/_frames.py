@@ -540,8 +540,10 @@ def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
         return work()
     except EscudoError:
         raise
-    except Exception as error:
+    except BaseException as error:
         kind = type(error).__name__
+        if not isinstance(error, Exception) and kind != "PanicException":  # a crash inside polars is no Exception
+            raise
     # Raised outside the handler: no chain of causes leads back to the engine's message.
     raise EngineError(
         f"the {engine} engine failed while {doing} ({kind}): a damaged file, a lost connection or too little memory, "

@@ -80,11 +80,15 @@ class Lake:
         return f"Lake({len(self.columns)} columns)"
 
     def rows(self, names: Sequence[str], parts: Sequence[Part]) -> Iterator[pl.DataFrame]:
-        """Yield the named columns of some parts, one column at least, in the table's types."""
+        """Yield the named columns of some parts, one column at least, in the table's types.
+
+        A value that a file holds in another type, and that the table's type cannot hold, is missing: no value is an
+        error.
+        """
         types = {name: self.columns[name] for name in names}
         for part in parts:
             for rows in part.rows(names):
-                yield rows.cast(types)  # type: ignore[arg-type]
+                yield rows.cast(types, strict=False)  # type: ignore[arg-type]
 
     def scan(self) -> pl.LazyFrame:
         """Return all parts, one after the other, as a lazy frame."""

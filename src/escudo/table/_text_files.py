@@ -52,6 +52,9 @@ _LONG = 10_000  # digits of a whole number beyond which it is taken for an infin
 COPIES: set[Path] = set()
 """Files that escudo wrote, of sheets and tables that are no text: with commas and in UTF-8, a row on each line."""
 
+LINE_END = "\u2028"
+"""What stands in them for the line ends in a cell."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -122,7 +125,8 @@ def header(file: Path, dialect: Dialect) -> list[str]:
 
 def first_fields(file: Path, dialect: Dialect) -> list[str]:
     """Return the fields of the first line, as they are."""
-    return [name or "" for name in fields_of(_first_line(file, dialect.encoding), dialect.delimiter)]
+    names = [name or "" for name in fields_of(_first_line(file, dialect.encoding), dialect.delimiter)]
+    return [name.replace(LINE_END, " ") for name in names] if file in COPIES else names
 
 
 def _first_line(file: Path, encoding: str) -> str:
@@ -345,12 +349,14 @@ def _quoted(line: str, start: int) -> tuple[str, int]:
     return "".join([*parts, line[start:]]), len(line)
 
 
-def scan_texts(file: Path, dialect: Dialect | None = None) -> pl.LazyFrame:
+def scan_texts(file: Path, dialect: Dialect | None = None, keys: Sequence[str] = ()) -> pl.LazyFrame:
     """Open a CSV or TSV file as columns of text, one row for each line, unless quoted fields may hold line feeds.
 
     Args:
         file: The file.
         dialect: How it is written; by default UTF-8, with what its ending says between fields.
+        keys: The columns that say whose row it is. In a copy, a line end in a cell is a blank, but a key with one is
+            none: different ones may have become the same.
     """
     import polars as pl
 
@@ -368,9 +374,15 @@ def scan_texts(file: Path, dialect: Dialect | None = None) -> pl.LazyFrame:
     )
     rows = pl.concat([scanned.select(**cells), _lines(source).slice(1)], how="horizontal")
     rows = rows.with_columns(parsed.alias("parsed"), _is_special().alias("special"))
-    return rows.select(
+    texts = rows.select(
         pl.when("special").then(pl.col("parsed").struct.field(cell)).otherwise(pl.col(cell)).alias(name)
         for cell, name in zip(cells, names, strict=True)
+    )
+    if file not in COPIES:
+        return texts
+    return texts.with_columns(
+        _unmarked(pl.col(name), LINE_END) if name in keys else pl.col(name).str.replace_all(LINE_END, " ", literal=True)
+        for name in names
     )
 
 
@@ -575,9 +587,14 @@ def _with_point(text: pl.Expr, decimal: str) -> pl.Expr:
 
 def legible(person: pl.Expr) -> pl.Expr:
     """Return person ids, null where bytes that are no UTF-8 were replaced: different ids may have become the same."""
+    return _unmarked(person, "\ufffd")
+
+
+def _unmarked(text: pl.Expr, mark: str) -> pl.Expr:
+    """Return texts, null where a mark is in them."""
     import polars as pl
 
-    return pl.when(~person.str.contains("\ufffd", literal=True)).then(person)
+    return pl.when(~text.str.contains(mark, literal=True)).then(text)
 
 
 _MARKERS = (
@@ -595,9 +612,9 @@ def is_marker(text: str) -> bool:
     return text.strip().lower() in _MARKERS
 
 
-def texts_of(files: Sequence[Path], dialect: Dialect) -> pl.LazyFrame:
+def texts_of(files: Sequence[Path], dialect: Dialect, keys: Sequence[str] = ()) -> pl.LazyFrame:
     """Open CSV or TSV files that are one table as columns of text, in the order of the first one's columns."""
-    return joined([scan_texts(file, dialect) for file in files], files)
+    return joined([scan_texts(file, dialect, keys) for file in files], files)
 
 
 def joined(frames: Sequence[pl.LazyFrame], files: Sequence[Path]) -> pl.LazyFrame:
@@ -684,7 +701,7 @@ def stated_texts(files: Sequence[Path], schema: Schema) -> pl.LazyFrame:
     """Open CSV or TSV files as their schema says: numbers, booleans and the person id are read, all else is text."""
     import polars as pl
 
-    frame = texts_of(files, Dialect.stated(schema, files[0]))
+    frame = texts_of(files, Dialect.stated(schema, files[0]), schema.keys)
     columns = frame.collect_schema().names()
     kinds = {column.name: column for column in schema.fields if column.kind not in ("string", "open")}
     read = [

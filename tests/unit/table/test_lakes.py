@@ -130,6 +130,15 @@ def test_columns_that_were_added_are_missing_in_older_files(tmp_path: Path) -> N
     expect(table, pl.concat([old, ROWS.tail(30)]))
 
 
+def test_no_value_of_a_file_with_other_types_is_an_error(tmp_path: Path) -> None:
+    """What its table's type cannot hold is missing, whosever it is."""
+    pl.DataFrame({"size": ["1.5", "SECRET"], "kind": ["a", "b"]}).write_parquet(tmp_path / "part.parquet")
+    lake = Lake(
+        {"size": pl.Float64(), "kind": pl.String()}, (_lakes.DeltaPart(str(tmp_path / "part.parquet"), {}, None),)
+    )
+    assert lake.scan().collect().rows() == [(1.5, "a"), (None, "b")]
+
+
 @pytest.mark.parametrize("name", ["visits", "all visits é"])
 def test_values_of_partitions_are_those_of_the_log(tmp_path: Path, name: str) -> None:
     """Missing and odd ones, of several types."""

@@ -152,6 +152,34 @@ def test_a_name_that_comes_twice_in_a_sheet_is_said(tmp_path: Path) -> None:
     assert any("names 'age' more than once" in note for note in drafted.notes)
 
 
+# ---- whose rows they are
+
+PEOPLE = Schema.from_dict({"x": ["a", "b"]}, person_id="who", max_rows_per_person=2)
+IDS = ["p q", "p q", *["p\nq"] * 9, "p\r\nq", "r\ns", None]
+
+
+def counts_of(data: str) -> list[int]:
+    """Count rows of people by what is in them."""
+    counted: list[int] = escudo.PrivateTable(open_data(data, PEOPLE), PEOPLE).counts(["x"]).tolist()
+    return counted
+
+
+def test_ids_that_differ_in_line_ends_are_not_one_person(tmp_path: Path) -> None:
+    """Or who is added could take the place of all rows of somebody else: an id with a line end is none."""
+    import xlsxwriter
+
+    rows = [(who, "b" if place < 2 else "a") for place, who in enumerate(IDS)]
+    with closing(sqlite3.connect(tmp_path / "some.db")) as connection, connection:
+        connection.execute("CREATE TABLE visits (who, x)")
+        connection.executemany("INSERT INTO visits VALUES (?, ?)", rows)
+    with xlsxwriter.Workbook(tmp_path / "some.xlsx") as workbook:
+        sheet = workbook.add_worksheet()
+        for row, cells in enumerate([("who", "x"), *rows]):
+            sheet.write_row(row, 0, cells)
+    assert counts_of(f"sqlite:///{tmp_path / 'some.db'}?table=visits") == [0, 2]
+    assert counts_of(str(tmp_path / "some.xlsx")) == [0, 2]
+
+
 # ---- SQLite
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,15 @@ def test_what_the_files_do_not_say_is_not_read_for_it(files: Path, monkeypatch: 
     for frame in (scanned.filter(pl.col("size") > 0.5), pl.scan_csv(files / "rows.csv"), scanned.unique(), ROWS.lazy()):
         assert length_of_files(frame) is None
     assert not read
+
+
+def test_a_crash_inside_polars_is_an_error_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no Exception, and what it says may show values."""
+
+    def crashes(self: pl.LazyFrame, **how: Any) -> Iterator[pl.DataFrame]:
+        raise type("PanicException", (BaseException,), {})("SECRET")
+
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", crashes)
+    with pytest.raises(EngineError, match="PanicException") as error:
+        PrivateTable(ROWS.lazy(), SCHEMA).counts(["kind"])
+    assert "SECRET" not in "".join(traceback.format_exception(error.value))
