@@ -327,6 +327,17 @@ def test_visits_alike_in_all_but_their_rows_are_put_in_order_by_their_keys(turne
         assert counted[0].tolist() == [[0, 2048], [0, 0]]  # none comes first, then 9
 
 
+@pytest.mark.parametrize("keys", [(-1, 5), (-300, -2), (15, 16), (-1, 0)])
+def test_the_type_of_a_column_of_keys_does_not_change_their_order(keys: tuple[int, int]) -> None:
+    """It may be of floats because somebody's key is missing, and must not decide which of others' visits count."""
+    someone: Person = ("f", 0.0, [(keys[1], 1.0, "a"), (keys[0], 1.0, "a")], [(keys[0], 1.0, "x", "low")])
+    frames = frames_of([someone])
+    floats = {name: frame.with_columns(pl.col("^(visit|of)$").cast(pl.Float64)) for name, frame in frames.items()}
+    for each in (frames, floats):
+        counted = PrivateTables(each, schema_of(1, 1)).counts([_of_drugs("all", "drugs.drug")])
+        assert counted[0].tolist() == [4096, 0]
+
+
 def test_a_table_that_does_not_say_whose_rows_they_are_is_not_counted() -> None:
     tables = tables_of(schema_of(2, 2), [("f", 0.0, [(1, 1.0, "a")], [(1, 1.0, "x", "low")])])
     with pytest.raises(AssertionError, match="whose rows"):

@@ -155,9 +155,10 @@ def open_source(frame: object, schema: Schema) -> Source:
     Which columns there are and the *type that the frame declares* for each are public, and may be refused. Values never
     decide: a type that only says "Python objects" or "categories" is taken for every column of a schema, each value
     being read by itself, and so are all types of numbers and booleans where the schema has numbers or booleans. So it
-    does not matter that pandas stores a column of whole numbers as floats because one is missing, or as objects because
-    one is text. It does matter whether *all* values of a column are text or numbers: where a program chose types by
-    looking at values, state them instead before anything is released. A frame without rows is a table like any other.
+    does not matter that pandas stores a column of whole numbers as floats because one is missing (unless they are ids
+    of 2**53 and more, which floats do not tell apart), or as objects because one is text. It does matter whether *all*
+    values of a column are text or numbers: where a program chose types by looking at values, state them instead before
+    anything is released. A frame without rows is a table like any other.
 
     Raises:
         InputError: If ``frame`` is no frame that is taken.

@@ -11,7 +11,7 @@ r"""Private linked tables: which rows of a person count, in which order and with
    count. A row that names none of these takes no part; of several rows of one person with the same ``key``, the first
    in order is meant. Their days are not before that of their row. They are put in order, and bounded, row by row. Rows
    that tie in day and content may have different rows: where rows have keys, these come last in the order, whole
-   numbers by size and all else by length, then by characters.
+   numbers by size, after all else by length, then by characters.
 
 **Weights.** A count table of rows adds up, for each person with rows :math:`t = 1, \dots, n` in it, the histogram
 :math:`h = \sum_t w_t\, e(\text{cell}_t)`. Weights are whole steps of :math:`1 / M`, M = 4096:
@@ -932,8 +932,14 @@ def _rows(
 
 
 def _by_key(kind: pl.DataType) -> list[pl.Expr]:
-    """Return by what rows that tie in all else are put in order: their keys, none before any."""
+    """Return by what rows that tie in all else are put in order: their keys, none before any.
+
+    Whole numbers have the same order among texts as by themselves: somebody's key may decide of which type a column is.
+    """
     import polars as pl
 
     key = pl.col(_ROW)
-    return [key] if kind == pl.Int64 else [key.str.len_chars(), key]
+    if kind == pl.Int64:
+        return [key]
+    number = pl.when(key.str.starts_with("\0n")).then(key.str.slice(2).str.to_integer(base=16, strict=False))
+    return [number, key.str.len_chars(), key]
