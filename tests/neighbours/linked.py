@@ -84,6 +84,7 @@ def someone(rng: np.random.Generator) -> Person:
     return [(sex, entry)], visits, drugs
 
 
+NOBODY: Person = ([], [], [])
 _LONG = [(float(day), "b", "yes") for day in range(60)]
 ODD: dict[str, Person] = {
     "nothing": ([("f", 0.0)], [], []),
@@ -120,10 +121,13 @@ def frames_of(people: list[Person], *, below: bool = False) -> dict[str, pl.Data
 
 
 def neighbour(people: list[Person], relation: str, rng: np.random.Generator) -> tuple[str, list[Person]]:
-    """Return what a neighbour is called, and its people: one more, one less, or another one in somebody's place."""
+    """Return what a neighbour is called, and its people: one more, one less, or another one in somebody's place.
+
+    Everybody else keeps the key that they have by their place: who it is decides which of their rows are learnt from.
+    """
     place = int(rng.integers(len(people))) if people else 0
     if relation == "add_remove" and people and rng.random() < 0.4:
-        return f"person {place} gone", [*people[:place], *people[place + 1 :]]
+        return f"person {place} gone", [*people[:place], NOBODY, *people[place + 1 :]]
     odd = [*ODD]
     what = odd[int(rng.integers(len(odd)))] if rng.random() < 0.6 else "somebody"
     persons, visits, drugs = ODD[what] if what in ODD else someone(rng)
@@ -132,7 +136,7 @@ def neighbour(people: list[Person], relation: str, rng: np.random.Generator) -> 
         what, visits = f"{what}, drawn again", [visits[number] for number in order]
     other = (persons, visits, drugs)
     if relation == "add_remove":
-        return f"{what} comes", [*people[:place], other, *people[place:]]
+        return f"{what} comes", [*people, other]
     return f"{what} in the place of person {place}", [*people[:place], other, *people[place + 1 :]]
 
 
