@@ -26,8 +26,11 @@ the data lie, the second time in coordinates in which they lie alike:
 
 **Clip bound.** :math:`C^2 = d + \sqrt{2d} + \tfrac14`, one standard deviation above the mean squared length of white
 rows. Clipping white rows shrinks the matrix evenly and pulls what is left of Σ - I towards zero by a factor that is
-known for normal rows, and taken off. What remains is small against the noise, for skewed and heavy tails as well
-(``benchmarks/gaussian_discovery.py``); unit rows throughout would take less noise, but mistake skewness for dependence.
+known for normal rows, and taken off. What remains is small against the noise where the noise is large; where two
+causes meet in a skewed column it makes a correlation of up to 0.03 between them, a false edge in large tables. So the
+bound is wider, up to :math:`C^2 = 5 (d + \sqrt{2d}) + \tfrac14`, as far as the noise on a correlation stays below half
+of what chance does to it: that follows from the budget and a public number of rows. Unit rows throughout would take
+less noise, but mistake skewness for dependence.
 
 **Sensitivity.** Histograms of d columns: that of d tables of counts. Each matrix, in the Frobenius norm: that of one
 table of counts times the squared length of its rows (:math:`C_q^2`, 1, C²), as ``mechanisms/_additive.py`` proves. Rows
@@ -68,6 +71,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -150,12 +154,14 @@ def prepare(
 
     # A row's matrix has norm at most the limit, where its cell in a table has norm 1. The last factor outweighs the
     # rounding of the product.
-    limits = (bent_limit(columns), STEPS**2, squared_limit(columns))
-    changes = (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
+    def sensitivities(wide: float) -> tuple[float, ...]:
+        limits = (bent_limit(columns), STEPS**2, squared_limit(columns, wide))
+        return (moved(columns), *(limit * moved(1) * (1 + 2.0**-50) for limit in limits))
+
     sizes = (columns * CELLS, (3 * columns + 1) ** 2, columns**2, (columns + 1) ** 2)
     cells = count_sensitivity(columns, **stated).changed_cells
 
-    def exact(level: float) -> list[GaussianEvent]:
+    def exact(level: float, wide: float) -> list[GaussianEvent]:
         return [
             gaussian_event(
                 size,
@@ -165,7 +171,7 @@ def prepare(
                 integers=True,
                 **stated,
             )
-            for size, change, share in zip(sizes, changes, _SHARES, strict=True)
+            for size, change, share in zip(sizes, sensitivities(wide), _SHARES, strict=True)
         ]
 
     def either(level: float) -> list[GaussianEvent]:
@@ -173,11 +179,14 @@ def prepare(
         most = max(sizes[-1], *([] if instead is None else instead.numbers)) + 1
         return [release_event(level / math.sqrt(share), neighbours, numbers=most) for share in _SHARES[2:]]
 
-    def events(level: float) -> list[GaussianEvent]:
-        return exact(level) if instead is None else [*exact(level)[:2], *either(level)]
+    def events(level: float, wide: float = 1.0) -> list[GaussianEvent]:
+        return exact(level, wide) if instead is None else [*exact(level, wide)[:2], *either(level)]
 
-    level = calibrate(events, budget)
-    first, second, third, fourth = exact(level)
+    usual = exact(calibrate(events, budget), 1.0)[-1]
+    most = 2**62 / squared_limit(columns) / (neighbours.max_rows_per_person or 1)
+    wide = _width(neighbours.records, usual.scale / STEPS**2, most)
+    level = calibrate(partial(events, wide=wide), budget)
+    first, second, third, fourth = exact(level, wide)
     open_events: tuple[GaussianEvent, GaussianEvent] | None = None
     if instead is not None:
         open_events = (either(level)[0], either(level)[1])
@@ -189,6 +198,7 @@ def prepare(
         (first, second, third, fourth),
         delta=budget.delta,
         rows=neighbours.stated_rows,
+        wide=wide,
         instead=instead,
         open_events=open_events,
     )
@@ -204,6 +214,7 @@ class PreparedGaussian:
         events: The releases: scales, curvature, whitening, second moments.
         delta: The δ at which the plan is stated.
         rows: The number of rows, where it was stated as public.
+        wide: By how much the clip bound of the last release is larger than usual, squared.
         instead: What to count where effects are not linear; None to keep to moments.
         open_events: What the last two releases are charged as, where it is open which they are.
     """
@@ -214,6 +225,7 @@ class PreparedGaussian:
     _: KW_ONLY
     delta: float
     rows: int | None
+    wide: float = 1.0
     instead: Design | None = None
     open_events: tuple[GaussianEvent, GaussianEvent] | None = None
 
@@ -222,7 +234,7 @@ class PreparedGaussian:
         """The budget tree."""
         columns = len(self.schema.names)
         side = columns + 1
-        clip = math.sqrt(columns + math.sqrt(2 * columns) + 0.25)
+        clip = math.sqrt(squared_limit(columns, self.wide)) / STEPS
         tables = "" if self.instead is None else ", or tables"
         last = self.events[2:] if self.open_events is None else self.open_events
         name = "discovery (gaussian)" if self.instead is None else f"discovery (gaussian, or {self.instead.method})"
@@ -323,7 +335,7 @@ class PreparedGaussian:
             whitening, last = (purse.within(event, purpose="moments") for event in self.open_events)
         else:
             whitening = last = purse
-        moments = measure_moments(table, names, self.events[2:], (whitening, last), scales)
+        moments = measure_moments(table, names, self.events[2:], (whitening, last), scales, self.wide)
         together = float(self.schema.max_rows_per_person or 1)  # a person's rows may all be alike
         rows = moments.effective_rows() / together
         few = rows < _FEW_ROWS
@@ -393,10 +405,11 @@ CELLS = 64
 """Cells of a column's range, to find its middle and spread."""
 
 STEPS = 2**12
-"""Steps from 0 to 1: products of two entries add up exactly, in float64 over a batch and in int64 over 2³³ rows."""
+"""Steps from 0 to 1: products of two entries add up exactly, in float64 over a batch and in int64 over 2³¹ rows."""
 
 _CONSTANT = 0.5
 _CLEAR = 4.0  # standard deviations of the noise
+_QUIET, _WIDEST = 0.5, 5.0  # the noise that a wider clip bound may bring, in standard deviations of chance; how wide
 _BATCH = 2**15
 _SHRINK = 1 - 2.0**-40  # outweighs the rounding errors of the factor that shrinks a row
 
@@ -524,6 +537,7 @@ def measure_moments(
     events: Sequence[GaussianEvent],
     purses: tuple[Purse, Purse],
     scales: Scales,
+    wide: float = 1.0,
 ) -> Moments:
     """Release both matrices.
 
@@ -533,6 +547,7 @@ def measure_moments(
         events: What was planned: whitening, second moments.
         purses: Pay them, and draw the noise.
         scales: Where columns lie.
+        wide: By how much the clip bound of the second is larger than usual, squared.
     """
     d, rows = len(names), scales.rows
     exact = scales.second_moments(table, unit_rows, d)
@@ -542,19 +557,32 @@ def measure_moments(
     # The largest eigenvalue of d × d such noise is near sqrt(2 d) times its standard deviation.
     roots = np.sqrt(_unshrink(np.maximum(values, min(noise * math.sqrt(2 * d), 1 / d))))
     turn, back = (vectors / roots) @ vectors.T, (vectors * roots) @ vectors.T
-    limit = squared_limit(d)
+    limit = squared_limit(d, wide)
     exact = scales.second_moments(table, lambda rows: clipped_rows(turned_rows(rows, turn), limit), d + 1)
     sums = _released(exact, events[1], purses[1], "second moments") / STEPS**2
     second, noise = _covariance(_symmetric(sums), rows, events[1].scale / STEPS**2)
     size = max(float(np.trace(second)) / d, noise)
-    slope = _slope(d)
+    slope = _slope(d, wide)
     white = np.eye(d) + (second / size - np.eye(d)) * slope
     return Moments(white, back, noise / size * slope, rows)
 
 
-def squared_limit(columns: int) -> int:
-    """Return the largest squared length of a row, in squared steps."""
-    return math.floor((columns + math.sqrt(2 * columns) + _CONSTANT**2) * STEPS**2)
+def squared_limit(columns: int, wide: float = 1.0) -> int:
+    """Return the largest squared length of a row, in squared steps; ``wide`` times as much as usual."""
+    return math.floor((wide * (columns + math.sqrt(2 * columns)) + _CONSTANT**2) * STEPS**2)
+
+
+def _width(rows: int | None, noise: float, most: float = math.inf) -> float:
+    """Return by how much the squared clip bound may be larger: noise, in proportion to it, stays well below chance.
+
+    Args:
+        rows: The number of rows or people, where it is public; else the bound is as usual.
+        noise: The standard deviation on the diagonal of the sums, at the usual bound.
+        most: How many rows of the usual bound 64 bits have room for.
+    """
+    if rows is None:
+        return 1.0
+    return max(min(_QUIET * math.sqrt(2 * rows) / noise, most / rows, _WIDEST), 1.0)
 
 
 def turned_rows(rows: Floats, turn: Floats) -> Floats:
@@ -657,7 +685,7 @@ def _middle_and_spread(counts: Floats, rows: float, *, noise: float) -> tuple[fl
     return mean, max(found[1], math.sqrt(float((centres - mean) ** 2 @ clear / clear.sum())))
 
 
-def _slope(columns: int) -> float:
+def _slope(columns: int, wide: float) -> float:
     r"""Return by how much to stretch what is left of a clipped white covariance beside the identity.
 
     For normal z with squared length r and weight w = min(1, C²/r) the matrix's diagonal is :math:`E[w r]/d`, and an
@@ -667,7 +695,7 @@ def _slope(columns: int) -> float:
 
     share = (np.arange(4000) + 0.5) / 4000
     squared = 2 * gammaincinv(columns / 2, share)
-    weight = np.minimum(1.0, squared_limit(columns) / STEPS**2 / (squared + _CONSTANT**2))
+    weight = np.minimum(1.0, squared_limit(columns, wide) / STEPS**2 / (squared + _CONSTANT**2))
     return float((columns + 2) * (weight * squared).mean() / (weight * squared**2).mean())
 
 

@@ -14,6 +14,7 @@ from escudo.discovery._gaussian import (
     _middle_and_spread,
     _slope,
     _unshrink,
+    _width,
     clipped_rows,
     search_linear,
     squared_limit,
@@ -77,6 +78,28 @@ def test_skewed_numbers_are_no_dependence() -> None:
     assert found.graph == TRUE.cpdag()
 
 
+@pytest.mark.parametrize("seed", [0, 2])
+def test_clipping_skewed_rows_joins_nothing_where_the_noise_is_small(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = pl.DataFrame({name: rng.exponential(size=100_000) for name in "abc"})
+    bounds = {"type": "numeric", "lower": -0.5, "upper": 8}
+    skewed = PrivateTable(frame, Schema.from_dict(dict.fromkeys("abc", bounds)))
+    found = discover(skewed, epsilon=10.0, delta=1e-6, method="gaussian", seed=seed)
+    assert found.graph.adjacencies == ()
+
+
+def test_the_clip_bound_is_wider_only_where_public_numbers_show_that_its_noise_is_small() -> None:
+    assert _width(None, 1.0) == 1.0
+    assert _width(100, 1e9) == 1.0
+    assert _width(10**9, 1.0) == 5.0
+    rows, noise = 10_000, 35.0  # the noise on a correlation is half of chance at about twice the usual bound
+    wide = _width(rows, noise)
+    assert 1 < wide < 5
+    assert wide * noise / np.sqrt(2) / rows == pytest.approx(0.5 / np.sqrt(rows))
+    assert _width(10**9, 1.0, most=2e9) == 2.0
+    assert _width(10**9, 1.0, most=1e8) == 1.0
+
+
 def test_independent_columns_of_two_values_are_not_joined() -> None:
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({name: rng.integers(0, 2, 20_000) * 2.0 - 1 for name in NAMES})
@@ -115,12 +138,14 @@ def test_knowledge_is_obeyed_and_directs_what_was_open(table: PrivateTable) -> N
     assert ("dose", "pressure") not in found.generating_graph.edges
 
 
-def test_the_plan_is_what_is_charged_and_costs_what_was_asked(table: PrivateTable) -> None:
-    prepared = _gaussian.prepare(table.schema, table.neighbours, Budget(0.7, 1e-6), knowledge=None)
+@pytest.mark.parametrize("rows", [2_000, 30_000], ids=["the usual clip bound", "a wider one"])
+def test_the_plan_is_what_is_charged_and_costs_what_was_asked(rows: int) -> None:
+    account = MemoryAccount(epsilon=1.0, delta=1e-6)
+    fresh = PrivateTable(simulated(rows), schema(), account)
+    prepared = _gaussian.prepare(fresh.schema, fresh.neighbours, Budget(0.7, 1e-6), knowledge=None)
+    assert (prepared.wide > 1) == (rows == 30_000)
     assert prepared.plan.guarantee().epsilon == pytest.approx(0.7, rel=1e-3)
     assert prepared.plan.guarantee().epsilon <= 0.7 * (1 + 1e-9)
-    account = MemoryAccount(epsilon=1.0, delta=1e-6)
-    fresh = PrivateTable(simulated(2_000), schema(), account)
     found = discover(fresh, epsilon=0.7, delta=1e-6, method="gaussian")
     assert [receipt.event for receipt in account.receipts] == [prepared.plan.event]
     assert found.guarantee.for_release
@@ -252,11 +277,12 @@ class TestMoments:
         unit = rows / np.sqrt((rows**2).sum(axis=1))[:, None]
         assert _unshrink((unit**2).mean(axis=0)) == pytest.approx(true * 4 / true.sum(), rel=0.02)
 
-    def test_the_slope_undoes_what_clipping_does_to_a_faint_correlation(self) -> None:
+    @pytest.mark.parametrize("wide", [1.0, 3.0])
+    def test_the_slope_undoes_what_clipping_does_to_a_faint_correlation(self, wide: float) -> None:
         rng = np.random.default_rng(2)
         d = 6
         rows = rng.normal(size=(400_000, d))
         rows[:, 1] = 0.1 * rows[:, 0] + np.sqrt(0.99) * rows[:, 1]
-        clipped = clipped_rows(rows, squared_limit(d))[:, 1:] / STEPS
+        clipped = clipped_rows(rows, squared_limit(d, wide))[:, 1:] / STEPS
         matrix = clipped.T @ clipped
-        assert matrix[0, 1] / (np.trace(matrix) / d) * _slope(d) == pytest.approx(0.1, abs=0.006)
+        assert matrix[0, 1] / (np.trace(matrix) / d) * _slope(d, wide) == pytest.approx(0.1, abs=0.006)
