@@ -303,8 +303,7 @@ def _accountant(noise_multiplier: float, sample_rate: float, steps: int):  # typ
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
 
-    # In steps of a thousandth ε is larger by 3e-6 at most; the library's own steps take ten times as long.
-    accountant = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-3)
+    accountant = PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     event = dp_accounting.PoissonSampledDpEvent(sample_rate, dp_accounting.GaussianDpEvent(noise_multiplier))
     return accountant.compose(event, steps)
 
