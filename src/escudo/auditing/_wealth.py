@@ -530,9 +530,7 @@ class _Bets:
 
     def _worth(self) -> Floats:
         parts = [
-            (table.reshape(-1, view.counts.size) @ view.counts.reshape(-1, 1).astype(np.float64)).reshape(
-                table.shape[:2]
-            )
+            (table.reshape(-1, view.counts.size) @ view.counts.astype(np.float64).ravel()).reshape(len(table), -1)
             for table, view in zip(self.tables, self.stage.views, strict=True)
         ]
         missing = ACCOUNTS - sum(part.shape[1] for part in parts)
