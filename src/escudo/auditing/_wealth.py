@@ -507,6 +507,36 @@ class Book:
         self.entries.append(("drop", pairs))
 
 
+@dataclass(slots=True, eq=False)
+class _Bets:
+    """The bets of an open stage, and what they had won when that was last asked: most pairs wait while one is asked.
+
+    Attributes:
+        stage: The stage.
+        tables: Log factors, per view (points, accounts of the view, cells, 2).
+    """
+
+    stage: Stage
+    tables: list[Floats]
+    _runs: int = -1
+    _won: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def gain(self) -> Floats:
+        """Return what they have won so far, in logs, shape (points, accounts)."""
+        runs = int(self.stage.views[0].counts.sum())
+        if runs != self._runs:
+            self._runs, self._won = runs, self._worth()
+        return self._won
+
+    def _worth(self) -> Floats:
+        parts = [
+            (table.reshape(-1, view.counts.size) @ view.counts.astype(np.float64).ravel()).reshape(len(table), -1)
+            for table, view in zip(self.tables, self.stage.views, strict=True)
+        ]
+        missing = ACCOUNTS - sum(part.shape[1] for part in parts)
+        return np.concatenate([*parts, np.zeros((parts[0].shape[0], missing))], axis=1)
+
+
 class Points:
     """The capital bet against some points (ε, δ), following a book.
 
@@ -522,7 +552,7 @@ class Points:
         start = -np.log(book.pairs) + self._weights
         self.capital = np.tile(start, (book.pairs, epsilons.size, 1))
         self.live = list(range(book.pairs))
-        self._open: dict[int, tuple[Stage, list[Floats]]] = {}
+        self._open: dict[int, _Bets] = {}
         self._read = 0
 
     def follow(self) -> None:
@@ -547,13 +577,12 @@ class Points:
         """Return what the open stage of a pair has won so far, in logs, shape (points, accounts)."""
         if pair not in self._open:
             return np.zeros((self.epsilons.size, 1))
-        stage, tables = self._open[pair]
-        return _gain(stage, tables)
+        return self._open[pair].gain()
 
     def tables(self, pair: int) -> list[Floats]:
         """Return the log factors of a pair's open stage, per view (points, accounts of the view, cells, 2)."""
         self.follow()
-        return self._open[pair][1]
+        return self._open[pair].tables
 
     def rest(self, pair: int) -> Floats:
         """Return the log capital against each point outside the given pair, shape (points,)."""
@@ -574,10 +603,10 @@ class Points:
             placed[..., view.order] = phi
             found = log_factors(placed, size, self.epsilons, self.deltas)
             tables.append(found.reshape(self.epsilons.size, roles * BETS, *found.shape[-2:]))
-        self._open[stage.pair] = (stage, tables)
+        self._open[stage.pair] = _Bets(stage, tables)
 
     def _settle(self, stage: Stage, *, void: bool) -> None:
-        gain = _gain(*self._open.pop(stage.pair))
+        gain = self._open.pop(stage.pair).gain()
         self.capital[stage.pair] += np.minimum(gain, 0.0) if void else gain
 
     def _pool(self) -> None:
@@ -599,15 +628,6 @@ def log_sum(logs: Floats, axis: int | tuple[int, ...] | None = None, *, keep: bo
     with np.errstate(divide="ignore"):
         total = np.log(np.exp(logs - top).sum(axis, keepdims=True)) + top
     return np.asarray(total if keep else np.squeeze(total, axis))
-
-
-def _gain(stage: Stage, tables: Sequence[Floats]) -> Floats:
-    parts = [
-        np.tensordot(table, view.counts.astype(np.float64), axes=([2, 3], [0, 1]))
-        for table, view in zip(tables, stage.views, strict=True)
-    ]
-    missing = ACCOUNTS - sum(part.shape[1] for part in parts)
-    return np.concatenate([*parts, np.zeros((parts[0].shape[0], missing))], axis=1)
 
 
 class Frontier:

@@ -70,11 +70,12 @@ def planning_curves(rows: int, *, epsilons: Sequence[float] = EPSILONS, seed: in
     count = whole("rows", rows, minimum=100)
     budgets = tuple(positive("epsilons", epsilon) for epsilon in epsilons)
     rng = np.random.default_rng(seed)
+    blocks = _blocks(min(count, _MOST_ROWS), budgets)
     found: dict[str, list[list[float]]] = {"votes": [], "gap": [], "paper": []}
     with tracking("Simulating", total=len(FAMILIES)) as advance:
         for family in FAMILIES:
             pair = draw_pair(family, min(count, _MOST_ROWS), rng)
-            found["votes"].append(_votes(pair, budgets))
+            found["votes"].append(_votes(pair, blocks, budgets))
             found["gap"].append(_gap(pair, count, budgets, rng))
             found["paper"].append(_paper(pair, count, budgets))
             advance(1)
@@ -110,22 +111,31 @@ def _paper(pair: Pair, rows: int, epsilons: Sequence[float]) -> list[float]:
     return [probability_of_direction(backward - forward, 2 * one / epsilon, noises=2) for epsilon in epsilons]
 
 
-def _votes(pair: Pair, epsilons: Sequence[float]) -> list[float]:
-    import polars as pl
+def _blocks(rows: int, epsilons: Sequence[float]) -> list[int | None]:
+    """Return how many blocks vote at each ε, as the number of rows decides, whatever is in them; None if none do."""
+    table = _table(draw_pair("linear", rows, np.random.default_rng(0)))
+    asked = (direction(table, "x", "y", epsilon=epsilon, abstain=0.0, seed=0) for epsilon in epsilons)
+    return [None if one.largest_margin is None else int(one.largest_margin) for one in asked]
 
-    table = PrivateTable(pl.DataFrame({"x": pair.x, "y": pair.y}), _SCHEMA)
+
+def _votes(pair: Pair, blocks: Sequence[int | None], epsilons: Sequence[float]) -> list[float]:
+    table = _table(pair)
     sums: dict[int, int] = {}
     found = []
-    for epsilon in epsilons:
-        tried = direction(table, "x", "y", epsilon=epsilon, abstain=0.0, seed=0)
-        if tried.largest_margin is None:
+    for number, epsilon in zip(blocks, epsilons, strict=True):
+        if number is None:
             found.append(math.nan)
             continue
-        blocks = int(tried.largest_margin)
-        if blocks not in sums:  # at ε = 100 the noise has scale 0.02, on whole numbers
-            sums[blocks] = round(direction(table, "x", "y", epsilon=100.0, blocks=blocks, abstain=0.0, seed=0).margin)
-        found.append(probability_of_direction(sums[blocks], 2 / epsilon, noises=1) if sums[blocks] else 0.5)
+        if number not in sums:  # at ε = 100 the noise has scale 0.02, on whole numbers
+            sums[number] = round(direction(table, "x", "y", epsilon=100.0, blocks=number, abstain=0.0, seed=0).margin)
+        found.append(probability_of_direction(sums[number], 2 / epsilon, noises=1) if sums[number] else 0.5)
     return found
+
+
+def _table(pair: Pair) -> PrivateTable:
+    import polars as pl
+
+    return PrivateTable(pl.DataFrame({"x": pair.x, "y": pair.y}), _SCHEMA)
 
 
 # ---- simulated pairs

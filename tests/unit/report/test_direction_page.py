@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from escudo.orientation import Direction, direction, orient
+from escudo.orientation import Direction, _curves, direction, orient
 from escudo.orientation._curves import PlanningCurves, draw_pair, planning_curves
 from escudo.report._causal_pages import direction_page, margins, matrix, probabilities
 from escudo.table import PrivateTable, Schema
@@ -126,3 +127,15 @@ class TestPlanning:
         assert math.isnan(curves.methods["gap"][0])
         assert curves.methods["gap"][1] > 0.9
         assert curves.methods["paper"][1] == pytest.approx(0.5, abs=0.01)
+
+    def test_blocks_are_asked_for_once_and_vote_once_on_each_pair(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[float] = []
+
+        def counted(table: PrivateTable, x: str, y: str, *, epsilon: float, **terms: Any) -> Direction:
+            asked.append(epsilon)
+            return direction(table, x, y, epsilon=epsilon, **terms)
+
+        monkeypatch.setattr(_curves, "direction", counted)
+        votes = planning_curves(200, epsilons=(0.1, 1.0, 3.0)).methods["votes"]
+        assert asked == [0.1, 1.0, 3.0] + [100.0] * len(_curves.FAMILIES)
+        assert 0.5 < votes[0] < votes[1] < votes[2]
