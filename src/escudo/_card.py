@@ -145,6 +145,29 @@ def text_width(text: str, size: float) -> float:
     return ems * size
 
 
+def fitted(text: str, pixels: float, size: float = 12.0) -> str:
+    """Return the text, or as much of its start and end as fits, with an ellipsis between them.
+
+    >>> fitted("smoke", 100), fitted("symptom number 12", 80)
+    ('smoke', 'sympto…r 12')
+    """
+    if room_for(text, size) <= pixels:
+        return text
+    kept = len(text)
+    while kept > 0:
+        kept -= 1
+        end = kept * 2 // 5
+        shown = text[: kept - end] + "…" + (text[-end:] if end else "")
+        if room_for(shown, size) <= pixels:
+            return shown
+    return "…"
+
+
+def room_for(text: str, size: float) -> float:
+    """Return how wide a text is at most: some fonts have wide figures and small letters."""
+    return 1.12 * text_width(text, size)
+
+
 @contextmanager
 def _told(file: str, label: str, total: int) -> Iterator[Callable[..., None]]:
     """Write how far things are to a file instead, a line of JSON at a time, a few times a second at most."""

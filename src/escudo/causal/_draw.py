@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from escudo._card import text_width
+from escudo._card import fitted, room_for, text_width
 from escudo._plot import axes_for, literal
 from escudo._validate import did_you_mean, one_of, positive
 from escudo.causal._edges import Edge, first_cycle, known_names, show_edge
@@ -37,7 +37,7 @@ _K = TypeVar("_K")
 _MARGIN = 10.0
 _FONT = 13.0
 _LINE = 16.0
-_LONGEST = 36
+_WIDEST = 300.0
 _MANY = 60  # nodes, above which the drawing is set tighter
 _MANY_EDGES = 200  # edges, above which they are drawn fainter
 _COMFORTABLE = 1000.0  # wider than this, arrows that run to the right may fit better
@@ -367,7 +367,7 @@ def _node_texts(graph: CausalGraph, labels: Mapping[str, str]) -> dict[str, list
     known_names("labels", labels, graph.nodes)
     texts = {}
     for name in graph.nodes:
-        lines = [_cut(line) for line in str(labels.get(name, name)).splitlines() or [""]]
+        lines = [fitted(line, _WIDEST, _FONT) for line in str(labels.get(name, name)).splitlines() or [""]]
         if name in graph.groups:
             count = len(graph.groups[name])
             lines.append(f"{count} column{'s' if count > 1 else ''}")
@@ -375,13 +375,11 @@ def _node_texts(graph: CausalGraph, labels: Mapping[str, str]) -> dict[str, list
     return texts
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
-
-
 def _size(lines: list[str], *, dense: bool) -> Point:
-    width = max(text_width(line, _FONT) for line in lines)
-    return max(44.0, width + (16.0 if dense else 24.0)), (6.0 if dense else 14.0) + _LINE * len(lines)
+    width = max(text_width(line, _FONT) for line in lines) + (16.0 if dense else 24.0)
+    return max(44.0, width, *(room_for(line, _FONT) + 8.0 for line in lines)), (6.0 if dense else 14.0) + _LINE * len(
+        lines
+    )
 
 
 def _swapped(sizes: Mapping[_K, Point]) -> dict[_K, Point]:

@@ -104,6 +104,8 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
         if answer is not None:
             answer.show(as_json)
 
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    parsed.__doc__ = "\n\n".join(" ".join(one.split()) for one in paragraphs)  # a terminal has lines of its own
     parsed.__signature__ = shape.replace(parameters=parameters)  # type: ignore[attr-defined] # what typer reads
     return parsed
 

@@ -102,8 +102,8 @@ class ReleaseOptions(TableOptions):
         bool,
         flag(
             "--no-privacy",
-            "In place of --epsilon: promise nothing, to compare with. For --generator vae with one of the paper's "
-            "networks (--option architecture=columns), without a ledger: NOT FOR RELEASE.",
+            "In place of --epsilon: promise nothing, to compare with. For --generator vae with --option "
+            "architecture=columns or another network of the paper, without a ledger: NOT FOR RELEASE.",
         ),
     ] = False
     accept_large_delta: AcceptLargeDelta = False

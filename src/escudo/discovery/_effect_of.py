@@ -263,7 +263,7 @@ class EffectQuestion:
         if graph is None:
             raise InputError(
                 "An effect needs to know what else acts on both columns: give a graph, or the columns to adjust for "
-                "(adjust=[...]), or trial=True if the treatment was assigned by chance."
+                "(adjust=[...], --adjust), or say trial=True (--trial) if the treatment was assigned by chance."
             )
         sizes = {column.name: column.size for column in schema.fields}
         if isinstance(graph, AncestralGraph):

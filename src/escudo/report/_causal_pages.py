@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from escudo._card import text_width
 from escudo.privacy import Guarantee, Plan, cost_text
 from escudo.report._page import epsilon_delta, power_of_ten, promise_sentence, render, rounded_up, who_gets_what
-from escudo.report._svg import Line, Scale, escaped, fitted, lines, percent, svg
+from escudo.report._svg import Line, Scale, escaped, fitted, lines, percent, room_for, svg
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -532,8 +531,8 @@ def interval_chart(
     """
     from escudo.discovery import shown
 
-    size = 13.0 * 1.2  # names are bold
-    left = min(max(text_width(name, size) for name, _, _ in lines), 240.0) + 14
+    size = 13.0 * 1.12  # names are bold
+    left = min(max(room_for(name, size) for name, _, _ in lines), 240.0) + 14
     right = 190.0
     ends = [end for _, _, interval in lines for end in interval] + ([0.0] if zero else [])
     least, most = min(ends), max(ends)

@@ -36,7 +36,7 @@ from escudo.report._release_folder import (
     check_target,
 )
 from escudo.report._release_report import _FORMAT, _LIBRARIES, FileEntry, _discovered_edges, _tree
-from escudo.report._svg import bars, escaped, fitted, percent, svg
+from escudo.report._svg import bars, escaped, fitted, percent, room_for, svg
 from escudo.table import COUNT, Categorical, ChildTable, LinkedSchema, linked_picture
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def _table(model: LinkedModel, name: str, rows: pl.DataFrame) -> dict[str, Any]:
 
 def transition_chart(labels: list[str], counts: Any, name: str) -> Markup:
     """Return how a column goes on: a row of squares for each level before, shaded by the share of each level after."""
-    side, left = 44.0, min(max(7.0 * len(label) for label in labels), 110.0) + 14
+    side, left = 44.0, min(max(room_for(label, 12.0) for label in labels), 110.0) + 14
     body = [f'<text x="{left:g}" y="12" class="soft">next row</text>']
     for column, label in enumerate(labels):
         x = left + column * side + side / 2
@@ -362,7 +362,7 @@ def _trajectories(schema: LinkedSchema, name: str, rows: pl.DataFrame) -> dict[s
 
 
 def _trajectory(labels: list[str], days: Any, codes: Any, longest: int) -> Markup:
-    wide, row, left = 300.0, 16.0, min(max(7.0 * len(label) for label in labels), 90.0) + 12
+    wide, row, left = 300.0, 16.0, min(max(room_for(label, 11.0) for label in labels), 90.0) + 12
     height = row * len(labels)
     xs = left + (wide - left - 8) * days / longest
     ys = height - row * (codes + 0.5)

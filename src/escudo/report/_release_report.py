@@ -312,8 +312,12 @@ def _unprotected(model: Model) -> list[tuple[str, str]]:
         ("More than one row", several),
         (
             "Other releases",
-            "Whatever else is released from the same table adds to ε. The custodian’s ledger keeps the sum, and "
-            "refuses what goes beyond its cap.",
+            "Whatever else is released from the same table adds to ε. "
+            + (
+                "The custodian’s ledger keeps the sum, and refuses what goes beyond its cap."
+                if "anchor" in model.details
+                else "No ledger keeps the sum."
+            ),
         ),
         (
             "What counts as public",

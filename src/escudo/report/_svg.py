@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import printable, text_width
+from escudo._card import fitted, printable, room_for
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -50,24 +50,6 @@ def escaped(text: str) -> str:
     return str(escape(printable(text)))
 
 
-def fitted(text: str, pixels: float, size: float = 12.0) -> str:
-    """Return the text, or as much of its start and end as fits, with an ellipsis between them.
-
-    >>> fitted("smoke", 100), fitted("symptom number 12", 80)
-    ('smoke', 'sympto…r 12')
-    """
-    if text_width(text, size) <= pixels:
-        return text
-    kept = len(text)
-    while kept > 0:
-        kept -= 1
-        end = kept * 2 // 5
-        shown = text[: kept - end] + "…" + (text[-end:] if end else "")
-        if text_width(shown, size) <= pixels:
-            return shown
-    return "…"
-
-
 def percent(share: float) -> str:
     """Return a share for people.
 
@@ -89,7 +71,7 @@ def bars(labels: Sequence[str], shares: Sequence[float], title: str, *, real: Se
         title: What the chart shows, for screen readers.
         real: Shares to compare with, drawn as upright marks.
     """
-    widest = 1.12 * max(text_width(label, 12.0) for label in labels)  # some fonts have wide figures and small letters
+    widest = max(room_for(label, 12.0) for label in labels)
     left, right = min(widest, 96.0) + 10, 54.0
     room = _WIDTH - left - right
     most = max([*shares, *(real or ()), 1e-9])
@@ -156,10 +138,10 @@ def heat_map(names: Sequence[str], values: Floats, title: str, *, most: float = 
     count = len(names)
     side = float(np.clip(640 / max(count, 1), 10, 46))
     size = min(13.0, side - 0.5)
-    left = max(text_width(name, size) for name in names) if count else 0.0
+    left = max(room_for(name, size) for name in names) if count else 0.0
     left = min(left, 170.0) + 10
     # Names of columns start on the diagonal and run up to the right, into the empty half.
-    slant = min(max((text_width(name, size) for name in names), default=0.0), 150.0) * 0.71 + side / 2
+    slant = min(max((room_for(name, size) for name in names), default=0.0), 150.0) * 0.71 + side / 2
     up = max(0.0, slant - side)
     body = []
     for row in range(1, count):
@@ -398,13 +380,13 @@ def pair_plot(
     else:
         side = float(np.clip(880 / max(len(axes), 1) / 2 - gap, 38, 96))
         wide = 2 * side + _TWIN
-    left = min(max((text_width(label, 11.0) for axis in axes[1:] for _, label in axis.down), default=0.0), 80.0) + 8
+    left = min(max((room_for(label, 11.0) for axis in axes[1:] for _, label in axis.down), default=0.0), 80.0) + 8
     width, height = len(axes) * (wide + gap) - gap, len(axes) * (side + gap) - gap
     body = []
     for place, axis in enumerate(axes):
         x, y = left + place * (wide + gap), place * (side + gap)
         body.append(
-            f'<text x="{x + 2:.1f}" y="{y + 13:.1f}" class="name">{escaped(fitted(axis.name, wide - 2))}</text>'
+            f'<text x="{x + 2:.1f}" y="{y + 13:.1f}" class="name">{escaped(fitted(axis.name, 0.9 * wide))}</text>'
         )
         body.append(_upright(axis, x, y, wide, side))
         if place > 0:
@@ -432,10 +414,10 @@ def _ends(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
 def _under(axis: Axis, x: float, y: float, side: float, wide: float) -> str:
     """Return the labels along the bottom: all if each has room in its share of the edge, or else the first and last."""
     labels = list(axis.across)
-    if any(text_width(label, 11.0) > side / len(labels) - 2 for _, label in labels):
+    if any(room_for(label, 11.0) > side / len(labels) - 2 for _, label in labels):
         if wide > side:  # below a panel and its twin there is room for both ends in one
             both = f"{labels[0][1]} … {labels[-1][1]}"
-            shown = escaped(both) if text_width(both, 11.0) <= wide + 6 else ""  # the side has the labels, too
+            shown = escaped(both) if room_for(both, 11.0) <= wide + 6 else ""  # the side has the labels, too
             return f'<text x="{x + wide / 2:.1f}" y="{y:.1f}" class="tick mid">{shown}</text>'
         labels = [(at, fitted(label, side / 2 - 2, 11.0)) for at, label in _ends(labels)]
     anchors = ["mid" if 0 < at < 1 else "end" if at == 1 else "" for at, _ in labels]

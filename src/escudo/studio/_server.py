@@ -124,7 +124,7 @@ class Studio:
             path = Path(data).expanduser()
             data = str(path if path.is_absolute() else Path.cwd() / path)
             if not os.path.exists(data):
-                raise InputError("there is no such file or folder.")
+                raise InputError(f"{data!r}: there is no such file or folder.")
         self.case = Case(folder=self.folder, home=Path.cwd(), terms=self.case.terms)
         self.case.data, self.case.name = data, name or (data if "://" not in data else "DATA")
         self.case.schema_file.unlink(missing_ok=True)

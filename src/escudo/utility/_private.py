@@ -148,7 +148,7 @@ class PrivateEvaluation:
                 f"; learners trained on synthetic rows answer {shares['accuracy']} of real rows right, the commonest "
                 f"class {shares['baseline']}"
             )
-        return f"{text} (noise ±{100 * self.deviation:.2f})"
+        return f"{text} (noise ±{100 * self.deviation:.2f} points)"
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}<br><small>{escape(str(self.guarantee))}</small></p>"

@@ -219,6 +219,13 @@ def test_222_nodes_and_770_edges_take_less_than_five_seconds() -> None:
     assert len(elements(svg, "path", "edge")) == 770
 
 
+def test_long_names_that_differ_at_their_end_are_told_apart() -> None:
+    names = [f"a name that somebody exported without thinking about it {number}" for number in (1, 2)]
+    svg = CausalGraph.from_edges([(names[0], names[1])]).to_svg()
+    shown = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg) if "…" in text]
+    assert len(set(shown)) == 2
+
+
 def test_a_long_chain_is_drawn_without_recursion() -> None:
     chain = CausalGraph.from_edges([(f"n{i}", f"n{i + 1}") for i in range(1500)])
     assert len(boxes(chain.to_svg())) == 1501

@@ -53,6 +53,13 @@ class TestBars:
             min(map(float, re.findall(r'<text x="([\d.]+)"', svg))) >= 5 * 12 * 0.64
         )  # an em is 12, a figure of it 0.64
 
+    def test_a_long_label_that_was_shortened_has_room_in_such_a_font(self) -> None:
+        svg = bars(["banana and banana and banana 1"], [1.0], title="fruit")
+        (end, shown) = re.findall(r'<text x="([\d.]+)"[^>]*><title>[^<]*</title>([^<]*)</text>', svg)[0]
+        assert shown.startswith("bana")
+        assert shown.endswith("1")
+        assert float(end) >= 0.6 * 12 * len(shown)
+
     def test_nothing_at_all_is_drawn_without_a_division_by_zero(self) -> None:
         assert widths(bars(["no", "yes"], [0.0, 0.0], title="empty")) == [0.0, 0.0]
 

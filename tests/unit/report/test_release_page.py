@@ -50,13 +50,33 @@ def wide(model_of: Callable[..., CausalModel]) -> str:
 
 
 def test_a_name_that_a_shell_would_read_as_a_command_is_quoted(model: CausalModel) -> None:
-    page = page_of(model, dataset="visits; rm -rf ~")
+    paid = {"anchor": {"ledger_id": "ab", "rows": 2, "head": "cd"}}
+    page = page_of(replace(model, details={**model.details, **paid}), dataset="visits; rm -rf ~")
     assert f"escudo ledger history {escape(chr(39))}visits; rm -rf ~{escape(chr(39))}" in page.replace(
         "&#39;", "&#x27;"
     )
 
 
 class TestWhatItSays:
+    def test_a_page_speaks_of_a_ledger_only_if_one_paid(self, model: CausalModel, page: str) -> None:
+        assert "anchor" not in model.details
+        assert "No ledger keeps what it cost" in page
+        assert "escudo ledger" not in page
+        assert "refuses what goes beyond its cap" not in page
+        paid = {"anchor": {"ledger_id": "ab", "rows": 2, "head": "cd"}}
+        other = page_of(replace(model, details={**model.details, **paid}), dataset="clinic-2026")
+        assert "escudo ledger verify --expect release.json" in other
+        assert "refuses what goes beyond its cap" in other
+        assert "No ledger" not in other
+
+    def test_lines_are_explained_only_where_some_are_drawn(self, page: str, model: CausalModel) -> None:
+        assert "Lines join columns" not in page
+        assert "with arrows into" in " ".join(page.split())
+        arrows = [list(edge) for edge in model.graph.edges]
+        some = page_of(replace(model, details={**model.details, "stated_arrows": arrows[1:]}))
+        assert "Lines join columns" in some
+        assert "One of its lines was stated by nobody" in some
+
     def test_sections_come_in_the_order_of_a_leaflet(self, page: str) -> None:
         headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
         assert headings == [
@@ -113,7 +133,6 @@ class TestWhatItSays:
         text = outline(page).text
         assert "sha256sum --check" in text
         assert f"{'ab' * 32} synthetic.parquet" in text
-        assert "escudo ledger verify" in text
         assert "Synthetic data from clinic-2026, 2026. Differentially private release" in text
         assert "escudo sample model --rows 1000 --do smoke=no" in text
 
@@ -172,7 +191,7 @@ class TestWarnings:
         text = outline(page_of(made)).text
         assert "The graph names genes as unobserved" in text
         assert "1 of 3 were picked privately, by how much the columns depend on each other: age → lung" in text
-        assert "One of its arrows was stated by nobody but picked privately" in text
+        assert "One of its lines was stated by nobody but picked privately" in text
         assert "2 causal arrows, 1 line" in text
         assert "Lines join columns that go together" in text
 

@@ -222,7 +222,8 @@ class Page {
     const cells = target.values && target.edges ? [] : target.labels.map((_, cell) => cell).slice(0, most);
     const figured = Boolean(target.values) && (target.edges || target.kind !== "boolean");
     const cell = (value, sd, label) =>
-      made("td", { class: "number", "data-label": label }, made("b", {}, value), sd === null ? "" : made("small", {}, ` ± ${sd}`));
+      made("td", { class: "number", "data-label": label },
+        made("span", {}, made("b", {}, value), sd === null ? "" : made("small", {}, ` ± ${sd}`)));
     const head = made("tr", {},
       made("th", { scope: "col" }, `${treatment} set to`),
       ...(figured ? [made("th", { scope: "col", class: "number" }, `mean of ${outcome}`)] : []),
@@ -232,7 +233,7 @@ class Page {
       made("tr", {},
         made("td", { class: "name" }, source.labels[row.cell]),
         ...(figured
-          ? [cell(figure(row.mean), row.spread ? figure(1.96 * row.spread[target.labels.length]) : null, "mean")]
+          ? [cell(...measured(row.mean, row.spread ? 1.96 * row.spread[target.labels.length] : null), "mean")]
           : []),
         ...cells.map((one) =>
           cell(percent(row.law[one]), row.spread ? percent(1.96 * row.spread[one]) : null, target.labels[one])),

@@ -19,7 +19,20 @@ function made(tag, attributes = {}, ...children) {
 
 const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
 const figure = (number) => (number === null ? "" : Number(number.toPrecision(4)).toLocaleString("en"));
-const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+/** Return a figure and how far it may be off, to two digits of the latter. */
+function measured(number, off) {
+  if (number === null || !(off > 0)) return [figure(number), null];
+  const digits = Math.min(Math.max(1 - Math.floor(Math.log10(off)), 0), 12);
+  const places = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return [number.toLocaleString("en", places), off.toLocaleString("en", places)];
+}
+
+/** Return a text, or its start and end where it is long: names often differ in their last letters. */
+const short = (text, most) => {
+  const end = Math.floor((most - 1) * 0.4);
+  return text.length > most ? `${text.slice(0, most - 1 - end)}…${text.slice(-end)}` : text;
+};
 
 /** Return what a chart shows of a column: its cells, few enough to be read. */
 function shownCells(column) {
@@ -53,7 +66,7 @@ function barChart(column, was, now, spread, choose) {
     rows.push({ label, cell: null, was: sum(was, rest), now: now ? sum(now, rest) : null, spread: null });
   }
   const most = Math.max(...rows.map((row) => Math.max(row.was, (row.now ?? 0) + 1.96 * (row.spread ?? 0))), 1e-9);
-  const widest = Math.max(...rows.map((row) => Math.min(row.label.length, 15)));
+  const widest = Math.max(...rows.map((row) => Math.min(row.label.length, 13)));
   const [left, right, step] = [Math.min(104, 16 + 7.5 * widest), 56, 24];
   const room = CARD - left - right;
   const x = (share) => left + (room * Math.min(Math.max(share, 0), most)) / most;
@@ -69,7 +82,7 @@ function barChart(column, was, now, spread, choose) {
       bar.addEventListener("click", () => choose(row.cell));
     }
     return [
-      made("text", { x: left - 8, y: top + 16, class: "end" }, made("title", {}, row.label), short(row.label, 15)),
+      made("text", { x: left - 8, y: top + 16, class: "end" }, made("title", {}, row.label), short(row.label, 13)),
       bar,
       row.now === null ? "" : made("path", { d: `M${x(row.was)} ${top + 2}v19`, class: "real" }),
       row.spread === null
