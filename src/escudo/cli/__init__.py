@@ -76,9 +76,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
     except BaseException as error:  # a crash inside polars is no Exception
+        if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+            sys.exit(141)  # nobody reads any more: as of programs that a closed pipe ends
         if debug or isinstance(error, SystemExit):
             raise
         report_bug(error, as_json)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,6 +62,16 @@ def test_an_error_is_one_paragraph_and_its_own_exit_code(
     shown = capsys.readouterr()
     assert shown.err.strip() == lead
     assert shown.out == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["museum", "--list"]])
+def test_a_closed_pipe_is_no_bug_and_no_success(arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    program = [sys.executable, "-c", "from escudo.cli import main; main()", *arguments]
+    ended = subprocess.run(program, stdout=write, stderr=subprocess.PIPE, check=False, text=True)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 def test_with_json_an_error_is_one_object(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
