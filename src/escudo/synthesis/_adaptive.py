@@ -59,7 +59,8 @@ they were, as they ask for no number of cells.
 columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
 that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget; where it is
 above 10 % even so, as many as bring it there, or all: who does not know the columns learns nothing from pairs. Where
-pairs are released without their columns, these get as many units as help them more than they would help pairs (``_balance``).
+pairs are released without their columns, these get as many units as help them more than they would help pairs
+(``_balance``).
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan.
 

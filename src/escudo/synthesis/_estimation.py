@@ -40,15 +40,15 @@ intervention. It claims no arrow. What happens under do() is said by the stated 
 
 *Given what.* Columns that a table holds together are joined; then one column after the other is taken out, whichever
 makes the smallest table with those it is joined to, and these are joined to each other (:func:`arrange`). A column is
-given what it was joined to when it went: all of these lie together in the table of one of them, so that the tables form
-a junction tree. Where a table has more than ``_MAX_CELLS`` cells, or all together more than ``_MAX_TOTAL``, rows
+given what it was joined to when it went: all of these lie together in the table of one of them, so that the tables
+form a junction tree. Where a table has more than ``_MAX_CELLS`` cells, or all together more than ``_MAX_TOTAL``, rows
 follow the laws along the arrows. All that is public. The law is the most even one that has the agreed tables as its
 sums, by iterative proportional fitting: each table in turn corrects the tree's table it lies in, and what changed is
 passed on to the neighbours. Where there are few rows, no law may have them all: one table has no rows where others
 together want some, and rows that are corrected to nothing come never back. Where a table is missed by a tenth of the
 rows in the end, a little of each is spread as if its columns were unrelated, and the fit begins anew with corrections
-that become fainter, f to the power 1/(1 + k/3) in sweep k, so that it comes to rest between the tables. Each is followed
-by one to the margins, and the last sweeps are to these alone, so that they stay as they were fixed.
+that become fainter, f to the power 1/(1 + k/3) in sweep k, so that it comes to rest between the tables. Each is
+followed by one to the margins, and the last sweeps are to these alone, so that they stay as they were fixed.
 
 **Reference.** R. McKenna, D. Sheldon, G. Miklau (2019), "Graphical-model based estimation and inference for
 differential privacy", ICML; W. Qardaji, W. Yang, N. Li (2014), "PriView: practical differentially private release of
