@@ -121,7 +121,7 @@ DATA    ?= ../shared/data
 PEERS   := build/peers
 BENCHES := ledger caps counts engines inference effects estimation forecast bins direction discovery gaussian_discovery hidden_causes hidden_unseen confidence effect_of \
 	audit_power audit_museum audit_sniper audit_inputs audit_own audit_product release tables wide dpsgd shadows neural_quality neural_tables linked
-BENCHES += everyday audit_libraries scale ordered
+BENCHES += everyday audit_libraries scale ordered tables_unseen
 
 bench: $(BENCHES:%=bench-%)
 	$(BIN)/python benchmarks/summary.py
@@ -130,7 +130,7 @@ bench-%: benchmarks/%.py $(VENV)/.dev-ready
 	$(or $(PYTHON_$*),$(BIN)/python) benchmarks/$*.py $(OPTIONS_$*)
 
 bench-direction bench-hidden_causes bench-hidden_unseen: $(PEERS)/causal-learn/.ready
-bench-release bench-tables: $(PEERS)/dpmm/.ready
+bench-release bench-tables bench-tables_unseen: $(PEERS)/dpmm/.ready
 bench-dpsgd: $(PEERS)/opacus/.ready $(PEERS)/jax-privacy/.ready
 bench-shadows: $(PEERS)/opacus/.ready
 bench-bins: $(PEERS)/bins/.packages
@@ -144,6 +144,7 @@ PYTHON_audit_libraries = PYTHONPATH=src $(PEERS)/audited/bin/python
 OPTIONS_direction = --peer $(PEERS)/causal-learn/bin/python
 OPTIONS_release   = --data $(DATA) --peers $(PEERS)/dpmm/bin/python
 OPTIONS_tables    = --data $(DATA) --peers $(PEERS)/dpmm/bin/python
+OPTIONS_tables_unseen = --peers $(PEERS)/dpmm/bin/python
 OPTIONS_dpsgd     = --opacus $(PEERS)/opacus/bin/python --jax-privacy $(PEERS)/jax-privacy/bin/python
 OPTIONS_shadows   = --data $(DATA) --opacus $(PEERS)/opacus/bin/python
 OPTIONS_discovery = --data $(DATA)

@@ -57,8 +57,10 @@ they were, as they ask for no number of cells.
 
 **Single columns** are always measured. Where columns have few levels, pairs of them count them as well, so that single
 columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
-that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget. Where pairs are
-released without their columns, these get as many units as help them more than they would help pairs (``_balance``).
+that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget; where it is
+above 10 % even so, as many as bring it there, or all: who does not know the columns learns nothing from pairs. Where
+pairs are released without their columns, these get as many units as help them more than they would help pairs
+(``_balance``).
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan.
 
@@ -99,7 +101,7 @@ ONE_WAYS, _MOST_ONE_WAYS = 0.15, 0.45
 _PICKS = 0.2  # over √x
 _MANY_ROWS, _WITH_FAINT = 0.004, 128  # y from which on faint picks are used, and how many picks there are with them
 _TRIPLES, _FULL, _SMALL = 0.003, 0.02, 64  # x, and cells: for each row, or in any case
-_ONE_WAY_ERROR = 0.006
+_ONE_WAY_ERROR, _NO_MORE = 0.006, 0.1  # of single columns: enough, and too much for anything else to be measured
 _NONES = 3
 _NONE = 0.5  # of what the largest of so many noises adds
 _BATCH = 0.25  # picks for each column, before everything is fitted again
@@ -172,9 +174,10 @@ class Adaptive:
             return self.columns_first(scales, unknown, unknown, rows, alone=False)
         most = math.floor((_MOST_ONE_WAYS - ONE_WAYS) * largeness(varying) / (self.rest / self.units))
         scale, given = dict(scales), list[str]()
-        while len(given) < min(most, self.units) and scale:
+        while len(given) < self.units and scale:
             errors = [noise * sizes[name] for name, noise in scale.items()]
-            if math.sqrt(2 / math.pi) * float(np.mean(errors)) / 2 <= _ONE_WAY_ERROR * rows:
+            enough = _ONE_WAY_ERROR if len(given) < most else _NO_MORE
+            if math.sqrt(2 / math.pi) * float(np.mean(errors)) / 2 <= enough * rows:
                 break
             given.append(max(scale, key=lambda name: _need(sizes[name], scale[name])))
             scale[given[-1]] = (scale[given[-1]] ** -2.0 + self.unit.scale**-2.0) ** -0.5

@@ -40,11 +40,15 @@ intervention. It claims no arrow. What happens under do() is said by the stated 
 
 *Given what.* Columns that a table holds together are joined; then one column after the other is taken out, whichever
 makes the smallest table with those it is joined to, and these are joined to each other (:func:`arrange`). A column is
-given what it was joined to when it went: all of these lie together in the table of one of them, so that the tables form
-a junction tree. Where a table has more than ``_MAX_CELLS`` cells, or all together more than ``_MAX_TOTAL``, rows
+given what it was joined to when it went: all of these lie together in the table of one of them, so that the tables
+form a junction tree. Where a table has more than ``_MAX_CELLS`` cells, or all together more than ``_MAX_TOTAL``, rows
 follow the laws along the arrows. All that is public. The law is the most even one that has the agreed tables as its
 sums, by iterative proportional fitting: each table in turn corrects the tree's table it lies in, and what changed is
-passed on to the neighbours.
+passed on to the neighbours. Where there are few rows, no law may have them all: one table has no rows where others
+together want some, and rows that are corrected to nothing come never back. Where a table is missed by a tenth of the
+rows in the end, a little of each is spread as if its columns were unrelated, and the fit begins anew with corrections
+that become fainter, f to the power 1/(1 + k/3) in sweep k, so that it comes to rest between the tables. Each is
+followed by one to the margins, and the last sweeps are to these alone, so that they stay as they were fixed.
 
 **Reference.** R. McKenna, D. Sheldon, G. Miklau (2019), "Graphical-model based estimation and inference for
 differential privacy", ICML; W. Qardaji, W. Yang, N. Li (2014), "PriView: practical differentially private release of
@@ -80,6 +84,9 @@ _MAX_CELLS = 2**18
 _MAX_TOTAL = 2**20
 _TREE_SWEEPS, _FEW_TREE_SWEEPS = 30, 6
 _TREE_STOP = 1e-4  # a part of the rows: no table is missed by more in the last sweep
+_CONTRADICTED = 0.1  # a part of the rows: tables that are missed by more contradict each other
+_FILLED, _FIRM = 0.03, 3  # what part of them is then filled, and after how many sweeps they count for half
+_LAST = 4  # sweeps, to the margins alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -494,12 +501,28 @@ def sums_over(scope: Columns, counts: Floats, columns: Columns) -> Floats:
     return sums if left == columns else sums.transpose([left.index(name) for name in columns])
 
 
-def _corrected(scope: Columns, counts: Floats, columns: Columns, wanted: Floats) -> tuple[Floats, float]:
-    """Return a table scaled to the sums that are wanted over some of its columns, and by how much it missed them."""
+def _corrected(
+    scope: Columns, counts: Floats, columns: Columns, wanted: Floats, power: float = 1.0
+) -> tuple[Floats, float]:
+    """Return a table scaled to the sums that are wanted over some of its columns, and by how much it missed them.
+
+    With a ``power`` below 1 it is scaled by less.
+    """
     now = sums_over(scope, counts, columns)
     factor = np.divide(wanted, now, out=np.zeros_like(now), where=now > 0)
+    if power < 1:
+        factor = factor**power
     shape = [size if name in columns else 1 for name, size in zip(scope, counts.shape, strict=True)]
     return counts * factor.reshape(shape), float(np.abs(now - wanted).sum())
+
+
+def _filled(columns: Columns, counts: Floats) -> Floats:
+    """Return a table a little of which is spread as if its columns were unrelated."""
+    total = max(float(counts.sum()), 1e-300)
+    apart: Floats = np.array(total)
+    for name in columns:
+        apart = np.multiply.outer(apart, sums_over(columns, counts, (name,)) / total)
+    return (1 - _FILLED) * counts + _FILLED * apart
 
 
 # ---- the law of a column given its parents
@@ -737,7 +760,7 @@ class _Tree:
         shapes = {name: [sizes[each] for each in scope] for name, scope in self._scope.items()}
         self.tables = {name: np.full(shape, total / math.prod(shape)) for name, shape in shapes.items()}
         self._wanted: dict[str, list[tuple[Columns, Floats]]] = {name: [] for name in given}
-        self._missed = 0.0
+        self._missed, self._power = 0.0, 1.0
 
     def fit(self, agreed: Sequence[NoisyTable], sweeps: int) -> None:
         """Bring the tree's tables to the sums that these tables have."""
@@ -756,15 +779,28 @@ class _Tree:
                 holder = min(holders, key=lambda name: self.tables[name].size)
                 ordered = tuple(each for each in self._scope[holder] if each in scope)
                 self._wanted[holder].append((ordered, sums_over(table.columns, table.counts, ordered)))
-        for _ in range(sweeps):
+        self._sweep_all([1.0] * sweeps)
+        if self._missed > _CONTRADICTED * self._total:
+            self._begin_between()
+            self._sweep_all([*(1 / (1 + number / _FIRM) for number in range(sweeps)), *[0.0] * _LAST])
+        for name in self._scope:  # parents come before children
+            for child in self._children[name]:
+                self._pass(name, child, self._scope[child][:-1])
+
+    def _begin_between(self) -> None:
+        """Begin anew with tables that have rows everywhere: no law has those that were wanted."""
+        for table in self.tables.values():
+            table.fill(self._total / table.size)
+        for several in self._wanted.values():
+            several[:] = [(columns, _filled(columns, wanted)) for columns, wanted in several]
+
+    def _sweep_all(self, powers: Iterable[float]) -> None:
+        for self._power in powers:
             self._missed = 0.0
             for tour in self._tours:
                 self._sweep(tour)
             if self._missed <= _TREE_STOP * self._total:
                 break
-        for name in self._scope:  # parents come before children
-            for child in self._children[name]:
-                self._pass(name, child, self._scope[child][:-1])
 
     def _tour(self, root: str) -> list[str]:
         """Return the columns as a walk through a tree meets them, down every branch and back up.
@@ -792,9 +828,14 @@ class _Tree:
                 self._correct(target)
 
     def _correct(self, name: str) -> None:
+        scope = self._scope[name]
         for columns, wanted in self._wanted[name]:
-            self.tables[name], off = _corrected(self._scope[name], self.tables[name], columns, wanted)
+            self.tables[name], off = _corrected(scope, self.tables[name], columns, wanted, self._power)
             self._missed = max(self._missed, off)
+            for each in columns if self._power < 1 else ():
+                self.tables[name], _ = _corrected(
+                    scope, self.tables[name], (each,), sums_over(columns, wanted, (each,))
+                )
 
     def _pass(self, source: str, target: str, shared: Columns) -> None:
         """Give ``target`` the sums over the shared columns that ``source`` has."""

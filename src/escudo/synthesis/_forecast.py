@@ -51,8 +51,9 @@ scaled. That needs no loss distribution, so that a curve is drawn and an ε foun
 from the released law in place of the stand-in. That is post-processing.
 
 **What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
-``max_rows_per_person`` that take no part, and everything about networks and straight lines, for which there is no
-forecast.
+``max_rows_per_person`` that take no part, the noise in the number of rows where it is not public (a column of which
+only the residual is measured gets it in equal parts on its levels, which shows where one level has nearly all rows),
+and everything about networks and straight lines, for which there is no forecast.
 """
 
 from __future__ import annotations

@@ -84,6 +84,24 @@ def test_the_observed_law_is_the_most_even_one() -> None:
     assert np.abs(found - even).max() < 1e-3
 
 
+def test_tables_that_no_law_has_are_met_between_and_margins_stay() -> None:
+    """Each two of these agree on what they share: a is b, b is c, and a is hardly ever c where it is 1."""
+    alike, unlike = np.diag([900.0, 100.0]), np.array([[800.0, 100.0], [100.0, 0.0]])
+    tables = [
+        NoisyTable(("a", "b"), alike, 1.0),
+        NoisyTable(("b", "c"), alike, 1.0),
+        NoisyTable(("a", "c"), unlike, 1.0),
+    ]
+    given = arrange(dict.fromkeys("abc", 2), [table.columns for table in tables])
+    assert given is not None
+    joint = joint_of(observed_laws(dict.fromkeys("abc", 2), given, tables), list("abc"))
+    for name in "abc":
+        assert sums_over(tuple("abc"), joint, (name,)) == pytest.approx([0.9, 0.1], abs=0.002)
+    for table in tables:
+        apart = np.abs(sums_over(tuple("abc"), joint, table.columns) - table.counts / 1000).sum() / 2
+        assert apart < 0.1  # each is missed by 0.2 where the other two hold
+
+
 def test_what_a_column_is_given_lies_in_one_table_and_comes_before_it() -> None:
     rng = np.random.default_rng(0)
     names = [f"c{i}" for i in range(12)]

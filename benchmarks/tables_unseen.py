@@ -1,0 +1,438 @@
+"""Synthetic tables of other kinds than those of ``tables.py``: escudo, independent columns, MST and AIM.
+
+Run from the repository's root, with statsmodels and scikit-learn installed beside escudo::
+
+    python benchmarks/tables_unseen.py --peers PYTHON
+
+``PYTHON`` is the interpreter of an environment of its own with ``dpmm==0.1.9``; without it only escudo is measured.
+Methods, neighbours, δ and errors are those of ``tables.py``; *independent columns* are escudo's generator of that
+name. Tables come with a package or are made here; the page says what was chosen after they were seen. Peers run where
+``PEERS`` says, which is where they are done soon: they take minutes from 20 columns on. ``--work DIR`` keeps what was
+done, so that a stopped benchmark goes on where it was, and ``--only``, ``--tables``, ``--epsilons`` and ``--seeds``
+choose what is run. ``benchmarks/results/tables_unseen.json`` and ``tables_unseen.md`` are written anew after every
+run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+import tables
+from _made import commit, made, told
+from hidden_unseen import random_network
+from tables import Arrows, Codes, Method
+
+SEED = 20_261_118  # of the rows that are made, and of the sets of columns
+SEEDS = (1, 2)
+EPSILONS = (0.1, 1.0, 3.0)
+SETS = 1_000  # pairs, and a tenth as many triples: or all, if they are fewer
+RESULTS = Path(__file__).parent / "results"
+METHODS = {
+    "independent": Method(title="escudo, independent columns", kind="escudo", options={"generator": "independent"}),
+    "none": tables.METHODS["escudo-none"],
+    "discover": tables.METHODS["escudo-discover"],
+    "graph": Method(title="escudo, true graph", kind="escudo", told="graph", graph="full"),
+    "mst": tables.METHODS["mst"],
+    "aim-fast": Method(
+        title="AIM made faster: model ≤ 1 MB, 100 iterations between rounds",
+        kind="aim",
+        told="workload: all pairs",
+        options=tables.METHODS["aim-fast"].options,
+        round_iterations=tables.METHODS["aim-fast"].round_iterations,
+    ),
+}
+
+NOTES = """## What was chosen after these tables were seen
+
+Nothing in escudo was chosen on these tables when they were first run, with seed 1, and two rules are since.
+
+*Tables that contradict each other.* The first run missed pairs of *odd* by 38.9 % at ε = 1 and by 35.0 at 3, where
+independent columns missed 30.3 and 29.0: no law had all of its tables, and the fit corrected rows to nothing until
+columns of four levels were 14 % off, with noise of half a percent. Tables are now met between where that happens. 15
+settings were tried (what part is filled: none, .001, .01, .03, .1; corrections as strong as before, by less each time,
+by three tenths; columns corrected beside or not) on *odd* at ε = 1 and 3, *voters* at 1, *affairs* and Adult at 0.1,
+all at seed 1. *odd* then had 31.1 and 25.2, *voters* 15.9 instead of 16.2; where no table is missed by a tenth of the
+rows, as in those of `tables.md`, the fit is as before.
+
+*Columns that are hardly known.* Where single columns are missed by more than 10 % on average, nothing else is measured
+any more, where tables are released whole. Eight settings (up to 2, 3, 5 or 10 %, with all units or six tenths of them)
+were tried in 14 cases of *doctors*, *affairs*, *voters*, *network 27*, *census* and *classes* at ε = 0.1 and 0.3,
+seeds 1 and 2, most of them with four rows a person or rows that are replaced. Pairs before and after, and of
+independent columns: *doctors*, four rows a person, replaced, 15.1, 14.0 and 14.1; *network 27* likewise 13.2, 12.1 and
+13.2; *census*, four rows a person, 28.8, 23.7 and 25.4; *voters* at ε = 0.3 33.7, 29.7 and 28.7; *affairs*, replaced,
+15.0, 14.6 and 15.7, but triples 23.8 and 24.4.
+
+Figures of one seed move by chance: *network 27* at ε = 3, seeds 1 to 4 together, has pairs 3 % worse with a graph
+discovered than without.
+
+What stays behind independent columns are tables with few rows for their levels, *voters* at ε = 0.1 and *odd* up to 1:
+there every share is mostly noise, and independent columns are drawn towards even shares, while shares that are right
+on average are not.
+"""
+
+
+# -- the tables
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A coded table, and its true graph where it has one."""
+
+    columns: tuple[str, ...]
+    sizes: tuple[int, ...]
+    rows: Codes
+    arrows: Arrows = ()
+
+
+def coded(columns: Mapping[str, tuple[Any, int]]) -> Table:
+    """Return a table of codes, each column with its levels."""
+    rows = np.stack([np.asarray(codes, dtype=np.int64) for codes, _ in columns.values()], axis=1)
+    return Table(tuple(columns), tuple(size for _, size in columns.values()), rows)
+
+
+def cut(values: Any, edges: Sequence[float]) -> tuple[Codes, int]:
+    """Return the bin of each value, and how many bins there are."""
+    return np.searchsorted(edges, np.asarray(values, dtype=float), side="right"), len(edges) + 1
+
+
+def affairs(_: np.random.Generator) -> Table:
+    """Answers to a magazine about marriage (statsmodels, fair)."""
+    from statsmodels.datasets import fair
+
+    data = fair.load_pandas().data
+    return coded({
+        "marriage": cut(data["rate_marriage"], (2, 3, 4, 5)),
+        "age": cut(data["age"], (20, 25, 30, 35, 40)),
+        "years": cut(data["yrs_married"], (1, 3, 7, 10, 14, 20)),
+        "children": cut(data["children"], (1, 2, 3, 4, 5)),
+        "religious": cut(data["religious"], (2, 3, 4)),
+        "school": cut(data["educ"], (10, 13, 15, 16.5, 18)),
+        "work": cut(data["occupation"], (2, 3, 4, 5, 6)),
+        "work of the other": cut(data["occupation_husb"], (2, 3, 4, 5, 6)),
+        "affairs": cut(data["affairs"], (0.01, 0.5, 1, 2, 5, 10)),
+    })  # fmt: skip
+
+
+def doctors(_: np.random.Generator) -> Table:
+    """Visits to a doctor and what was insured (statsmodels, randhie)."""
+    from statsmodels.datasets import randhie
+
+    data = randhie.load_pandas().data
+    return coded({
+        "visits": cut(data["mdvis"], (1, 2, 3, 4, 6, 9, 13, 20)),
+        "coinsurance": cut(data["lncoins"], (1, 3.5, 4, 4.5)),
+        "deductible": cut(data["idp"], (0.5,)),
+        "incentive": cut(data["lpi"], (1, 5, 5.5, 6, 6.5, 7)),
+        "expense": cut(data["fmde"], (1, 5, 5.5, 6, 6.5, 7, 7.5)),
+        "limits": cut(data["physlm"], (0.05, 0.95)),
+        "diseases": cut(data["disea"], (4, 8, 10, 12, 15, 20, 25)),
+        "good": cut(data["hlthg"], (0.5,)),
+        "fair": cut(data["hlthf"], (0.5,)),
+        "poor": cut(data["hlthp"], (0.5,)),
+    })  # fmt: skip
+
+
+def voters(_: np.random.Generator) -> Table:
+    """An election, 944 answers (statsmodels, anes96)."""
+    from statsmodels.datasets import anes96
+
+    data = anes96.load_pandas().data
+    places = tuple(range(1, 7))
+    return coded({
+        "people": cut(data["popul"], (1, 10, 50, 200, 1000)),
+        "news": cut(data["TVnews"], places),
+        **{name: cut(data[name], tuple(range(2, 8))) for name in ("selfLR", "ClinLR", "DoleLR")},
+        "party": cut(data["PID"], places),
+        "age": cut(data["age"], (25, 30, 35, 40, 45, 50, 60, 70)),
+        "school": cut(data["educ"], tuple(range(2, 8))),
+        "income": cut(data["income"], tuple(range(2, 25))),
+        "vote": cut(data["vote"], (0.5,)),
+    })  # fmt: skip
+
+
+def digits(_: np.random.Generator) -> Table:
+    """Pictures of digits, 64 dots of five greys (scikit-learn)."""
+    from sklearn.datasets import load_digits
+
+    dots = load_digits().data
+    return coded({f"dot {i}": cut(dots[:, i], (1, 5, 9, 13)) for i in range(dots.shape[1])})
+
+
+def census(rng: np.random.Generator) -> Table:
+    """People, with columns of up to 52 levels, rare ones among them."""
+    rows = 20_000
+
+    def some(size: int, *causes: tuple[Codes, int]) -> tuple[Codes, int]:
+        """Return levels with falling shares that depend on their causes, each pair of levels in its own way."""
+        odds = np.tile(-1.1 * np.log(np.arange(1, size + 1)), (rows, 1))
+        for codes, levels in causes:
+            odds = odds + rng.normal(scale=1.2, size=(levels, size))[codes]
+        return (odds + rng.gumbel(size=(rows, size))).argmax(axis=1), size
+
+    region, sex = some(52), (rng.integers(0, 2, rows), 2)
+    age = cut(rng.gamma(6, 7, rows), tuple(range(10, 85, 5)))
+    race = some(6, region)
+    school = some(16, age, race)
+    wed = some(7, age, sex)
+    home = some(6, wed, sex)
+    trade = some(24, school, sex)
+    sector = some(18, trade)
+    firm = some(8, sector)
+    hours = some(9, trade, wed)
+    pay = some(12, school, hours)
+    return coded({
+        "region": region, "sex": sex, "age": age, "race": race, "school": school, "wed": wed, "home": home,
+        "trade": trade, "sector": sector, "firm": firm, "hours": hours, "pay": pay,
+        "born": some(40, race), "citizen": some(4, race), "gain": some(5, pay), "loss": some(5, pay),
+        "owns": some(3, pay, age), "moved": some(3, age), "served": some(2, sex, age),
+    })  # fmt: skip
+
+
+def network(rng: np.random.Generator, columns: int, causes: float, rows: int) -> Table:
+    drawn = random_network(rng, columns, causes)
+    codes = drawn.sample(rows, rng=rng)
+    table = coded({name: (codes[name], len(drawn.levels[name])) for name in drawn.nodes})
+    arrows = tuple((cause, name) for name in drawn.nodes for cause in drawn.parents[name])
+    return Table(table.columns, table.sizes, table.rows, arrows)
+
+
+def classes(rng: np.random.Generator) -> Table:
+    """Twelve yes/no answers of four kinds of people who are not told apart."""
+    kind = rng.choice(4, 50_000, p=(0.5, 0.25, 0.15, 0.1))
+    chance = rng.beta(0.5, 0.5, size=(4, 12))
+    return coded({f"x{i}": ((rng.random(50_000) < chance[kind, i]).astype(int), 2) for i in range(12)})
+
+
+def odd(rng: np.random.Generator) -> Table:
+    """A place with three rows for each of its 500 levels, a column with one level, and six that go together."""
+    place = rng.integers(0, 500, 1_500)
+    kind = place % 5
+    return coded({
+        "place": (place, 500),
+        "constant": (np.zeros(1_500), 1),
+        **{f"x{i}": ((kind + rng.choice(size, 1_500)) % size if i % 2 else kind % size, size)
+           for i, size in enumerate((2, 3, 4, 5, 6, 7))},
+    })  # fmt: skip
+
+
+TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
+    "voters": voters,
+    "odd": odd,
+    "affairs": affairs,
+    "doctors": doctors,
+    "classes": classes,
+    "census": census,
+    "network 27": lambda rng: network(rng, 27, 1.5, 20_000),
+    "network 56": lambda rng: network(rng, 56, 1.5, 20_000),
+    "digits": digits,
+    "network 300": lambda rng: network(rng, 300, 1.2, 10_000),
+}
+PEERS = ("voters", "odd", "affairs", "doctors", "classes")
+"""The tables that peers are run on."""
+
+
+def drawn(name: str) -> Table:
+    return TABLES[name](np.random.default_rng([SEED, *name.encode()]))
+
+
+# -- running
+
+
+def errors(table: Table, made: Codes) -> dict[str, float]:
+    """Return the mean total variation over columns, pairs and triples."""
+    varying = [place for place, size in enumerate(table.sizes) if size > 1]
+    rng = np.random.default_rng(SEED)
+    found = {"tv1": statistics.fmean(tables.variation(table.rows, made, table.sizes, (i,)) for i in varying)}
+    for key, size, most in (("tv2", 2, SETS), ("tv3", 3, SETS // 10)):
+        if len(varying) <= 30:
+            every = list(itertools.combinations(varying, size))
+            sets = [every[i] for i in rng.permutation(len(every))[:most]]
+        else:
+            sets = [tuple(sorted(rng.choice(varying, size, replace=False).tolist())) for _ in range(most)]
+        found[key] = statistics.fmean(tables.variation(table.rows, made, table.sizes, each) for each in sets)
+    return found
+
+
+def run(name: str, table: Table, method: str, epsilon: float, seed: int, options: Any) -> dict[str, Any]:
+    chosen = METHODS[method]
+    job = {
+        "kind": chosen.kind,
+        "columns": table.columns,
+        "sizes": table.sizes,
+        "epsilon": epsilon,
+        "seed": seed,
+        "graph": table.arrows if chosen.graph == "full" else chosen.graph,
+        "options": chosen.options or {},
+        "round_iterations": chosen.round_iterations,
+    }
+    rows: Codes | None
+    if chosen.kind == "escudo":
+        start = time.process_time()
+        rows = tables.fit_escudo(job, table.rows)
+        record: dict[str, Any] = {"cpu_seconds": time.process_time() - start}
+    else:
+        rows, record = tables.run_fit(job, table.rows, python=options.peers, cap=options.cap)
+    record = {"table": name, "method": method, "epsilon": epsilon, "seed": seed, "commit": commit(), **record}
+    return record if rows is None else {**record, **errors(table, rows)}
+
+
+# -- writing down
+
+
+def write(runs: Sequence[Mapping[str, Any]]) -> None:
+    shapes = {
+        name: {
+            "rows": len(table.rows),
+            "sizes": table.sizes,
+            "arrows": len(table.arrows),
+            "sha256": hashlib.sha256(np.ascontiguousarray(table.rows).tobytes()).hexdigest(),
+            "what": (TABLES[name].__doc__ or "").strip(),
+        }
+        for name in TABLES
+        if any(run["table"] == name for run in runs)
+        for table in [drawn(name)]
+    }
+    payload = {
+        "setting": made(seed=SEED, peer="dpmm 0.1.9"),
+        "delta": tables.DELTA,
+        "relation": "add_remove",
+        "tables": shapes,
+        "runs": runs,
+    }
+    tables.put({"tables_unseen.json": payload, "tables_unseen.md": page(payload)})
+
+
+def mean(runs: Sequence[Mapping[str, Any]], key: str) -> float:
+    return statistics.fmean(run[key] for run in runs if key in run)
+
+
+def page(payload: Mapping[str, Any]) -> str:
+    cells: dict[tuple[str, float], dict[str, list[Mapping[str, Any]]]] = {}
+    for record in payload["runs"]:
+        there = cells.setdefault((record["table"], record["epsilon"]), {})
+        there.setdefault(record["method"], []).append(record)
+    commits = ", ".join(sorted({record["commit"] for record in payload["runs"]}))
+    lines = [
+        "# Synthetic tables of other kinds",
+        "",
+        f"{told(payload['setting'])}; runs of commit {commits}; peers: {payload['setting']['peer']}. Made by `python "
+        "benchmarks/tables_unseen.py`.",
+        "",
+        f"Add/remove neighbours, δ = {payload['delta']:g}, the number of rows not told. Error: mean total variation to "
+        f"the private rows, in percent, over columns, pairs ({SETS:,} of them at most) and triples ({SETS // 10} at "
+        "most). Means over the seeds that ran. CPU seconds of peers include imports. Peers ran on the small tables "
+        "only, and where a row is missing, not at all.",
+        "",
+        *targets(cells, payload["tables"]),
+    ]
+    for name, facts in payload["tables"].items():
+        sizes = facts["sizes"]
+        graph = f", {facts['arrows']} arrows" if facts["arrows"] else ""
+        lines += ["", f"## {name.capitalize()}", "", f"{facts['what']} " if facts["what"] else ""]
+        lines[-1] += f"{facts['rows']:,} × {len(sizes)}, {min(sizes)} to {max(sizes)} levels{graph}."
+        for epsilon in EPSILONS:
+            found = cells.get((name, epsilon), {})
+            if found:
+                lines += ["", f"| ε = {epsilon:g} | told | columns | pairs | triples | CPU-s | seeds |"]
+                lines.append("|---|---|---|---|---|---|---|")
+            for method, chosen in METHODS.items():
+                if several := [record for record in found.get(method, []) if "tv2" in record]:
+                    shown = " | ".join(f"{100 * mean(several, key):.2f}" for key in ("tv1", "tv2", "tv3"))
+                    seconds = mean(several, "cpu_seconds")
+                    lines.append(f"| {chosen.title} | {chosen.told} | {shown} | {seconds:.1f} | {len(several)} |")
+                elif several := found.get(method, []):
+                    lines.append(f"| {chosen.title} | {chosen.told} | {several[0]['note']} | | | | |")
+    return "\n".join([*lines, "", NOTES])
+
+
+def targets(
+    cells: Mapping[tuple[str, float], Mapping[str, Sequence[Mapping[str, Any]]]], shapes: Mapping[str, Any]
+) -> list[str]:
+    """Return the table of what was wanted, by the means over the seeds that ran."""
+
+    def over(of: str, to: str, where: Callable[[str, float], bool] = lambda *_: True) -> list[tuple[float, str]]:
+        return [
+            (mean(ways[of], key) / mean(ways[to], key) - 1, f"{name}, ε = {epsilon:g}, {what}")
+            for (name, epsilon), ways in cells.items()
+            for key, what in (("tv2", "pairs"), ("tv3", "triples"))
+            if where(name, epsilon) and all(any(key in one for one in ways.get(way, ())) for way in (of, to))
+        ]
+
+    def line(target: str, several: Sequence[tuple[float, str]], limit: float) -> str:
+        if not several:
+            return f"| {target} | not measured | |"
+        above = sorted((one for one in several if one[0] > limit), reverse=True)
+        words = f"of {len(several)} figures, {len(above)} above" + "".join(
+            f"; {100 * x:+.0f} % {at}" for x, at in above
+        )
+        least = f"{100 * max(several)[0]:+.0f} % at most, {len(several)} figures"
+        return f"| {target} | {words if above else least} | {'**no**' if above else 'yes'} |"
+
+    def seconds(where: Callable[[int], bool], most: float) -> str:
+        spent = [
+            (mean(ways["none"], "cpu_seconds"), name)
+            for (name, _), ways in cells.items()
+            if "none" in ways and where(len(shapes[name]["sizes"]))
+        ]
+        return (
+            f"{max(spent)[0]:.1f} ({max(spent)[1]}) | {'yes' if max(spent)[0] <= most else '**no**'} |"
+            if spent
+            else "not measured | |"
+        )
+
+    return [
+        "| target | measured | met |",
+        "|---|---|---|",
+        line("no graph: not above MST", over("none", "mst"), 0.0),
+        line("no graph: not above AIM made faster", over("none", "aim-fast"), 0.0),
+        line("no graph: not above independent columns", over("none", "independent"), 0.0),
+        line("graph discovered: at most 10 % above no graph", over("discover", "none"), 0.10),
+        line("no graph: at most 5 % above the true graph, ε ≥ 1", over("none", "graph", lambda _, e: e >= 1), 0.05),
+        f"| no graph, up to 30 columns: at most 10 CPU seconds | {seconds(lambda w: w <= 30, 10)}",
+        f"| no graph, up to 300 columns: at most 60 CPU seconds | {seconds(lambda w: w > 30, 60)}",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Synthetic tables of kinds that nothing was chosen on.")
+    parser.add_argument("--peers", help="the Python of an environment with dpmm==0.1.9")
+    parser.add_argument("--cap", type=float, default=1800.0, help="the most seconds a peer's fit may take")
+    parser.add_argument("--work", type=Path, help="a folder that keeps finished runs")
+    parser.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
+    options = parser.parse_args()
+    work = options.work or Path(tempfile.mkdtemp(prefix="tables-unseen-"))
+    work.mkdir(parents=True, exist_ok=True)
+    for seed, name, epsilon, method in itertools.product(options.seeds, options.tables, options.epsilons, options.only):
+        table, peer = drawn(name), METHODS[method].kind in tables.PEERS
+        missing = (peer and (options.peers is None or name not in PEERS)) or (method == "graph" and not table.arrows)
+        file = work / f"{name},{method},{epsilon},{seed}.json"
+        if missing or file.exists():
+            continue
+        record = run(name, table, method, epsilon, seed, options)
+        file.write_text(json.dumps(record))
+        print(record, flush=True)
+    ranked, named = list(METHODS), list(TABLES)
+    runs = [json.loads(file.read_text()) for file in work.glob("*.json")]
+    runs.sort(key=lambda r: (named.index(r["table"]), r["epsilon"], ranked.index(r["method"]), r["seed"]))
+    write(runs)
+
+
+if __name__ == "__main__":
+    main()
