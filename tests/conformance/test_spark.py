@@ -100,12 +100,14 @@ def test_an_error_of_spark_shows_no_value_nor_is_it_logged_by_pyspark(session: A
 
 
 FAILING = """
+import sys
+
 from escudo.errors import EngineError
 from escudo.table import Numeric, PrivateTable, Schema
 from escudo.table._spark import spark_session
 
 session = spark_session()
-texts = session.createDataFrame([("1",), ("MARIA 47",)], "text string").repartition(2)
+texts = session.read.parquet(sys.argv[1])  # by a task: of rows in memory the driver finds the error by itself
 table = PrivateTable(texts.selectExpr("CAST(text AS double) AS fever"), Schema([Numeric("fever", 0, 9, 3)]))
 try:
     table.counts("fever")
@@ -119,8 +121,11 @@ def test_a_session_that_escudo_starts_logs_no_value(session: Any, tmp_path: Path
     settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false"}
     lines = [f"{name} {value}" for name, value in settings.items()]
     (tmp_path / "spark-defaults.conf").write_text("\n".join(lines), encoding="utf-8")
+    texts = tmp_path / "texts.parquet"
+    pl.DataFrame({"text": ["1", "MARIA 47"]}).write_parquet(texts)
     place = {"SPARK_CONF_DIR": str(tmp_path), "JAVA_TOOL_OPTIONS": spark_cluster.JAVA}
-    done = subprocess.run([sys.executable, "-c", FAILING], env=os.environ | place, capture_output=True, text=True)
+    command = [sys.executable, "-c", FAILING, str(texts)]
+    done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True)
     assert done.stdout.split() == ["withheld"], done.stderr
     assert "MARIA" not in done.stderr
 
