@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +28,7 @@ from conformance import test_engines as engines
 from conformance import test_linked_engines as linked_engines
 from escudo.causal import CausalGraph
 from escudo.cli import app
-from escudo.errors import InputError
+from escudo.errors import EngineError, InputError
 from escudo.learning import day_counts
 from escudo.synthesis import clinic
 from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, open_data
@@ -74,6 +77,57 @@ def test_spark_counts_as_the_reference_does(session: Any) -> None:
         counted = PrivateTable(frame, Schema(columns)).counts(engines.TABLES)
         for counts, table in zip(counted, engines.TABLES, strict=True):
             np.testing.assert_array_equal(counts, engines._expected(columns, data, table), err_msg=kind)
+
+
+def test_an_error_of_spark_shows_no_value_nor_is_it_logged_by_pyspark(session: Any) -> None:
+    session.createDataFrame([("1",), ("MARIA 47",)], "text string").createOrReplaceTempView("texts")
+    failing = session.sql("SELECT CAST(text AS double) AS fever FROM texts")
+    seen: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(record.getMessage())  # type: ignore[method-assign]
+    logger = importlib.import_module("pyspark.logger").PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(EngineError, match="withheld") as caught:
+            PrivateTable(failing, Schema([Numeric("fever", 0, 9, 3)])).counts("fever")
+        assert not seen
+        assert "MARIA" not in "".join(traceback.format_exception(caught.value))
+        with pytest.raises(Exception, match="MARIA 47"):  # what somebody asks of Spark by themselves
+            failing.collect()
+        assert "MARIA 47" in "".join(seen)
+    finally:
+        logger.removeHandler(handler)
+
+
+FAILING = """
+import sys
+
+from escudo.errors import EngineError
+from escudo.table import Numeric, PrivateTable, Schema
+from escudo.table._spark import spark_session
+
+session = spark_session()
+texts = session.read.parquet(sys.argv[1])  # by a task: of rows in memory the driver finds the error by itself
+table = PrivateTable(texts.selectExpr("CAST(text AS double) AS fever"), Schema([Numeric("fever", 0, 9, 3)]))
+try:
+    table.counts("fever")
+except EngineError:
+    print("withheld")
+session.stop()
+"""
+
+
+def test_a_session_that_escudo_starts_logs_no_value(session: Any, tmp_path: Path) -> None:
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false"}
+    lines = [f"{name} {value}" for name, value in settings.items()]
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines), encoding="utf-8")
+    texts = tmp_path / "texts.parquet"
+    pl.DataFrame({"text": ["1", "MARIA 47"]}).write_parquet(texts)
+    place = {"SPARK_CONF_DIR": str(tmp_path), "JAVA_TOOL_OPTIONS": spark_cluster.JAVA}
+    command = [sys.executable, "-c", FAILING, str(texts)]
+    done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True)
+    assert done.stdout.split() == ["withheld"], done.stderr
+    assert "MARIA" not in done.stderr
 
 
 def test_spark_counts_very_many_pairs_on_its_workers(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:

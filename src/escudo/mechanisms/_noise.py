@@ -55,7 +55,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -165,14 +165,10 @@ class SecureNoise:
     for_release: ClassVar[bool] = True
 
     def add_laplace(self, integers: Integers, scale: float) -> Integers:
-        dp = _opendp()
-        space = _vectors(), dp.metrics.l1_distance(T="i64")
-        return _as_integers(dp.measurements.make_laplace(*space, scale)(integers.tolist()))
+        return _as_integers(_laplace(scale)(integers.tolist()))
 
     def add_gaussian(self, integers: Integers, scale: float) -> Integers:
-        dp = _opendp()
-        space = _vectors(), dp.metrics.l2_distance(T="f64")
-        return _as_integers(dp.measurements.make_gaussian(*space, scale)(integers.tolist()))
+        return _as_integers(_gaussian(scale)(integers.tolist()))
 
     def gumbel_argmax(self, integers: Integers, scale: float) -> int:
         return self._noisy_max(integers, scale, _opendp().measures.zero_concentrated_divergence())
@@ -284,6 +280,19 @@ def _opendp() -> Any:
 def _vectors() -> Any:
     dp = _opendp()
     return dp.domains.vector_domain(dp.domains.atom_domain(T="i64"))
+
+
+@lru_cache(maxsize=256)
+def _laplace(scale: float) -> Any:
+    """Return the law of this scale, for vectors of any length: to make it takes as long as to draw a few numbers."""
+    dp = _opendp()
+    return dp.measurements.make_laplace(_vectors(), dp.metrics.l1_distance(T="i64"), scale)
+
+
+@lru_cache(maxsize=256)
+def _gaussian(scale: float) -> Any:
+    dp = _opendp()
+    return dp.measurements.make_gaussian(_vectors(), dp.metrics.l2_distance(T="f64"), scale)
 
 
 def _as_integers(drawn: list[int]) -> Integers:

@@ -66,6 +66,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -444,10 +445,14 @@ def _join(
     for place in together:
         for name in tables[place].columns:
             alone.setdefault((name,), []).append(place)
+    seen = [
+        (_views(found, tables, columns, holders), margins[columns[0]] if len(columns) == 1 else None)
+        for columns, holders in (*alone.items(), *shared)
+    ]
     for _ in range(sweeps):
         before = {place: found[place] for place in together}
-        for columns, holders in (*alone.items(), *shared):
-            _bring_together(found, tables, columns, holders, margins[columns[0]] if len(columns) == 1 else None)
+        for views, fixed in seen:
+            _bring_together(found, views, fixed)
         for place in together:
             lifted = found[place] + cut[place]
             found[place] = np.maximum(lifted, 0.0)
@@ -478,20 +483,51 @@ def _shared(scopes: Sequence[Columns]) -> list[tuple[Columns, list[int]]]:
     ]
 
 
-def _bring_together(
-    found: list[Floats], tables: Sequence[NoisyTable], columns: Columns, holders: Sequence[int], fixed: Floats | None
-) -> None:
-    """Project onto the tables whose sums over ``columns`` are as fixed, or, where they are not, equal."""
-    sums = [sums_over(tables[place].columns, found[place], columns) for place in holders]
-    merged = [found[place].size / part.size for place, part in zip(holders, sums, strict=True)]
-    weights = [1 / (tables[place].scale ** 2 * cells) for place, cells in zip(holders, merged, strict=True)]
-    mean = sum(weight * part for weight, part in zip(weights, sums, strict=True)) / sum(weights)
-    common = np.asarray(mean) if fixed is None else fixed
-    for place, part, cells in zip(holders, sums, merged, strict=True):
+class _View(NamedTuple):
+    """A table, seen by some of its columns.
+
+    Attributes:
+        place: Which table.
+        others: The axes of its other columns, which are summed over.
+        order: Where each of the columns is among the axes that are left, and back: in which order these are columns.
+        shape: The shape of the sums, beside the table.
+        cells: How many cells of the table go into a sum.
+        weight: How precise a sum is.
+    """
+
+    place: int
+    others: tuple[int, ...]
+    order: tuple[list[int], list[int]]
+    shape: list[int]
+    cells: float
+    weight: float
+
+
+def _views(
+    found: Sequence[Floats], tables: Sequence[NoisyTable], columns: Columns, holders: Sequence[int]
+) -> list[_View]:
+    """Return how the tables that hold them are seen by some columns."""
+    views = []
+    for place in holders:
         scope = tables[place].columns
-        change = np.transpose((common - part) / cells, [columns.index(name) for name in scope if name in columns])
+        left = [name for name in scope if name in columns]
+        others = tuple(axis for axis, name in enumerate(scope) if name not in columns)
+        order = [left.index(name) for name in columns], [columns.index(name) for name in left]
         shape = [size if name in columns else 1 for name, size in zip(scope, found[place].shape, strict=True)]
-        found[place] = found[place] + change.reshape(shape)
+        cells = found[place].size / math.prod(shape)
+        views.append(_View(place, others, order, shape, cells, 1 / (tables[place].scale ** 2 * cells)))
+    return views
+
+
+def _bring_together(found: list[Floats], views: Sequence[_View], fixed: Floats | None) -> None:
+    """Project onto the tables whose sums over the columns in view are as fixed, or, where they are not, equal."""
+    sums = [np.add.reduce(found[view.place], axis=view.others).transpose(view.order[0]) for view in views]
+    if (common := fixed) is None:
+        mean = sum(view.weight * part for view, part in zip(views, sums, strict=True))
+        common = np.asarray(mean / sum(view.weight for view in views))
+    for view, part in zip(views, sums, strict=True):
+        change = ((common - part) / view.cells).transpose(view.order[1])
+        found[view.place] = found[view.place] + change.reshape(view.shape)
 
 
 def sums_over(scope: Columns, counts: Floats, columns: Columns) -> Floats:

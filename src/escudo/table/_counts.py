@@ -151,7 +151,8 @@ def count_tables(source: Source, schema: Schema, tables: Sequence[Columns], *, s
         seed: The public seed of the sample of a person's rows.
     """
     crossed = _crossed(schema, tables)
-    apart = [table for table in tables if not (crossed and len(table) < 3 and crossed.keys() >= set(table))]
+    # Of all pairs that are asked for both columns are crossed, if any are.
+    apart = [each for each in tables if not (crossed and (len(each) == 2 or (len(each) == 1 and each[0] in crossed)))]
     shared = dict(zip(apart, _shared(schema, apart, most_cells=_SHARED_CELLS), strict=True))
     spans = Spans({span: schema.shape(span) for span in shared.values()}, crossed)
     named = crossed.keys() | {name for span in spans.shapes for name in span}

@@ -11,7 +11,10 @@ Collecting and streaming run in the frame's own engine, and its error messages a
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -486,6 +489,10 @@ def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
 
     native: Any = frame.to_native()
     implementation = frame.implementation
+    if on_duckdb := implementation.is_ibis() and native.get_backend().name == "duckdb":
+        # Ibis 12 asks DuckDB 2 for a method that it no longer has.
+        backend = native.get_backend()
+        native = backend.con.sql(backend.compile(native))
     if implementation.is_polars():
         # Row groups that polars reads ahead would be most of the memory (1 GB, and 0.4 like this, for 20 columns).
         os.environ.setdefault("POLARS_ROW_GROUP_PREFETCH_SIZE", "1")
@@ -498,7 +505,7 @@ def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
                 "the polars engine did not hand over as many rows as the files say they hold. Was a file changed while "
                 "it was read? Else polars failed inside: ask again, with more memory, or read the files by DuckDB."
             )
-    elif implementation.is_duckdb():
+    elif implementation.is_duckdb() or on_duckdb:
         # DuckDB allows one open result per connection: close it even if the caller stops half-way.
         with getattr(native, "to_arrow_reader", native.fetch_arrow_reader)(size) as reader:
             yield from map(_arrow_to_polars, reader)
@@ -531,6 +538,29 @@ def length_of_files(frame: pl.LazyFrame) -> int | None:
         return None
 
 
+_UNLOGGED: ContextVar[bool] = ContextVar("unlogged", default=False)
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+def _logged(_: object) -> bool:
+    return not _UNLOGGED.get()
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep PySpark from logging errors inside the block: it writes their messages, which quote values, to stderr."""
+    if "pyspark" in sys.modules:
+        from pyspark.logger import PySparkLogger
+
+        for name in _LOGGERS:
+            PySparkLogger.getLogger(name).addFilter(_logged)
+    token = _UNLOGGED.set(True)
+    try:
+        yield
+    finally:
+        _UNLOGGED.reset(token)
+
+
 def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
     """Do ``work``, replacing any error of the engine, whose message may show values, by one that names its kind only.
 
@@ -538,7 +568,8 @@ def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
         EngineError: If the engine failed.
     """
     try:
-        return work()
+        with unlogged():
+            return work()
     except EscudoError:
         raise
     except BaseException as error:

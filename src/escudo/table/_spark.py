@@ -22,7 +22,7 @@ import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote
@@ -150,6 +150,9 @@ def _carried(dtype: pl.DataType) -> bool:
 def spark_session(master: str | None = None) -> Any:
     """Return the running session, or start one: on that master, or where the settings of the place say.
 
+    Spark's log quotes the values of a row that cannot be read. One that is started here keeps no log on the driver,
+    unless the settings of the place have a ``spark.log.level``.
+
     Raises:
         InputError: If PySpark is not installed or does not start.
     """
@@ -164,7 +167,12 @@ def spark_session(master: str | None = None) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return builder.getOrCreate()
+            running = SparkSession.getActiveSession()
+            session = builder.getOrCreate()
+            if running is None and session.conf.get("spark.log.level", None) is None:
+                with suppress(Exception):  # Spark Connect has no such thing
+                    session.sparkContext.setLogLevel("OFF")
+            return session
     except Exception as error:
         problem = type(error).__name__
     where = "that is configured" if master is None else repr(master)

@@ -41,6 +41,18 @@ def test_secure_noise_never_repeats():
     assert not np.array_equal(source.add_gaussian(ZEROS, 1e6), source.add_gaussian(ZEROS, 1e6))
 
 
+@pytest.mark.parametrize(("method", "make"), [("add_laplace", "make_laplace"), ("add_gaussian", "make_gaussian")])
+def test_a_law_is_made_once_and_takes_vectors_of_any_length(method, make, monkeypatch):
+    measurements, made = _opendp().measurements, []
+    real = getattr(measurements, make)
+    monkeypatch.setattr(measurements, make, lambda *args: made.append(args[-1]) or real(*args))
+    add = getattr(SecureNoise(), method)
+    found = [add(np.arange(size), scale) for scale in (1234.5, 1e-9) for size in (1, 7, 3)]
+    assert made == [1234.5, 1e-9]
+    assert [each.size for each in found] == [1, 7, 3] * 2
+    assert all(np.array_equal(each, np.arange(each.size)) for each in found[3:])  # next to no noise: none of 1234.5
+
+
 def test_numpys_global_generator_is_left_alone():
     state = np.random.get_state()[1].copy()  # noqa: NPY002 - that it is untouched is the point
     noise_source(1).add_gaussian(ZEROS, 3.0)
