@@ -520,6 +520,24 @@ def test_on_a_terminal_columns_are_asked_one_by_one(escudo, tmp_path, monkeypatc
     assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("age",)
 
 
+def test_answers_given_before_the_end_of_input_are_kept_and_an_interrupt_changes_nothing(escudo, tmp_path, monkeypatch):
+    escudo("draft", "visits.csv", "--out", "visits.toml")
+    text = (tmp_path / "visits.toml").read_text(encoding="utf-8")
+
+    class Interrupted(_Terminal):
+        def readline(self, *size: int) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert escudo("confirm", "visits.toml").code == 130
+    assert (tmp_path / "visits.toml").read_text(encoding="utf-8") == text
+    monkeypatch.setattr(sys, "stdin", _Terminal("y\n"))
+    outcome = escudo("confirm", "visits.toml")
+    assert outcome.code == 0
+    assert "Confirmed as public: age" in outcome.out
+    assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("smoke",)
+
+
 def test_all_that_is_not_stated_is_named_at_once(escudo, tmp_path):
     text = "[columns.a]\ntype = 'categorical'\nlevels = []\nconfirmed = false\n"
     (tmp_path / "open.toml").write_text(text + text.replace(".a]", ".b]"), encoding="utf-8")
