@@ -105,6 +105,8 @@ def test_no_command_replaces_a_file_unasked(escudo, tmp_path):
     [
         (("draft", "absent.csv"), "cannot read 'absent.csv'"),
         (("draft", "visits.sas"), "cannot tell the format"),
+        (("draft", "visits.csv.gz"), "zcat FILE | escudo"),
+        (("draft", "visits.db"), "sqlite:///FILE?table=NAME"),
         (("draft", "visits.csv", "--out", "schema.yaml"), "must end in .toml or .json"),
         (("draft", "visits.csv", "--out", "no folder/schema.toml"), "does not exist"),
         (("show", "absent.toml"), "cannot read 'absent.toml'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 
 import numpy as np
@@ -446,7 +447,7 @@ def test_a_date_without_bounds_is_learnt_as_days_of_any_year():
     assert grid.date == "%Y-%m-%d"
     assert grid.shown(grid.lower) == "1252-04-10"
     assert grid.shown(grid.upper) == "2687-09-23"
-    one = pl.DataFrame({"day": [np.datetime64("2024-02-29")] * 500}).cast(pl.Date)
+    one = pl.DataFrame({"day": [dt.date(2024, 2, 29)] * 500})
     schema = Schema((Numeric("day", date="%Y-%m-%d", confirmed=False),))
     learnt = learn_schema(one, schema, epsilon=8.0, seed=1).value["day"]
     assert learnt.confirmed
