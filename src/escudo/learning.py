@@ -212,7 +212,8 @@ def cell_counts(frame: object, schema: Schema, columns: Sequence[Numeric]) -> li
         return []
     names = {column.name for column in columns}
     read = dict.fromkeys(name for column in columns for name in column.derived or () if name not in names)
-    table = PrivateTable(frame, _schema(schema, [*columns, *(schema[name] for name in read)]))
+    sources = [wide(column) for column in map(schema.__getitem__, read) if isinstance(column, Numeric)]  # not counted
+    table = PrivateTable(frame, _schema(schema, [*columns, *sources]))
     return [counts[:-1] for counts in table.counts([[column.name] for column in columns])]
 
 

@@ -453,3 +453,14 @@ def test_a_date_without_bounds_is_learnt_as_days_of_any_year():
     assert learnt.confirmed
     assert learnt.shown(learnt.lower) <= "2024-01-01"
     assert learnt.shown(learnt.upper) >= "2024-12-31"
+
+
+def test_a_difference_is_learnt_where_its_dates_cannot_be():
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=i % 300) for i in range(400)]
+    frame = pl.DataFrame({"birth": [None] * 400, "visit": days}, schema={"birth": pl.Date, "visit": pl.Date})
+    frame = frame.with_columns(pl.when(pl.int_range(400) < 40).then("visit").otherwise("birth").alias("birth"))
+    day = {"date": "%Y-%m-%d", "confirmed": False}
+    age = Numeric("age", derived=("visit", "birth"), unit="days", confirmed=False)
+    schema = Schema((Numeric("birth", **day), Numeric("visit", **day), age))
+    seen = [learn_schema(frame, schema, epsilon=3.0, seed=seed).value for seed in range(12)]
+    assert any(learnt["visit"].confirmed and not learnt["birth"].confirmed for learnt in seen)
