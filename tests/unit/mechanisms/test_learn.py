@@ -456,11 +456,12 @@ def test_a_date_without_bounds_is_learnt_as_days_of_any_year():
 
 
 def test_a_difference_is_learnt_where_its_dates_cannot_be():
-    days = [dt.date(2020, 1, 1) + dt.timedelta(days=i % 300) for i in range(400)]
-    frame = pl.DataFrame({"birth": [None] * 400, "visit": days}, schema={"birth": pl.Date, "visit": pl.Date})
-    frame = frame.with_columns(pl.when(pl.int_range(400) < 40).then("visit").otherwise("birth").alias("birth"))
+    births = [dt.date(1970, 1, 1) + dt.timedelta(days=sign * 2 * 4**power) for power in range(9) for sign in (-1, 1)]
+    frame = pl.DataFrame({"birth": births * 150}).with_columns(
+        visit=pl.col("birth") + pl.duration(days=6), pid=pl.int_range(2700)
+    )
     day = {"date": "%Y-%m-%d", "confirmed": False}
-    age = Numeric("age", derived=("visit", "birth"), unit="days", confirmed=False)
-    schema = Schema((Numeric("birth", **day), Numeric("visit", **day), age))
-    seen = [learn_schema(frame, schema, epsilon=3.0, seed=seed).value for seed in range(12)]
-    assert any(learnt["visit"].confirmed and not learnt["birth"].confirmed for learnt in seen)
+    stay = Numeric("stay", derived=("visit", "birth"), unit="days", confirmed=False)
+    schema = Schema((Numeric("birth", **day), Numeric("visit", **day), stay), person_id="pid", max_rows_per_person=1)
+    seen = [learn_schema(frame, schema, epsilon=0.5, seed=seed).value for seed in range(12)]
+    assert any(learnt["stay"].confirmed and not learnt["birth"].confirmed for learnt in seen)
