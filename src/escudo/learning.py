@@ -5,6 +5,7 @@ Columns on their way to being learnt: stripped of what was read from data, count
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from escudo._card import tracking
 from escudo._validate import finite
 from escudo.asking import AskOptions, planning, run, verb
-from escudo.errors import InputError
+from escudo.errors import InputError, SchemaError
 from escudo.mechanisms import (
     Integers,
     Purse,
@@ -96,24 +97,33 @@ _MUCH_CLAMPED, _TOO_MUCH_CLAMPED = 0.1, 1 / 3  # of the values: a note says so; 
 _BEYOND = 2**53  # whole numbers from here on are no levels
 
 
+_DAY_ZERO, _FURTHEST_DAY = dt.date(1970, 1, 1), 4**9  # from which days are counted, and up to the year 2687
+
+
 _POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyond every 64-bit integer
 
 
-def strip(column: Column, dtype: nw.dtypes.DType) -> Column:
+def strip(column: Column, dtype: nw.dtypes.DType | None) -> Column:
     """Return an unconfirmed column without anything that may have been read from data.
 
-    Its name, whether it is numeric or categorical and an order of levels remain, and of a column without bounds, in
-    which no draft writes them, its bins and whether its values are whole. Levels, bounds, and whether values are
-    missing or whole beside drafted bounds go. A type in the table may say what is whole too, and missing values get a
-    cell in any case. A boolean type leaves nothing to be learnt.
+    Its name, whether it is numeric, a date or categorical, how a date is written and an order of levels remain, and of
+    a column without bounds or one that is derived from others, in which no draft writes them, its bins and whether its
+    values are whole. Levels, bounds, and whether values are missing or whole beside drafted bounds go. A type in the
+    table may say what is whole too, and missing values get a cell in any case. A boolean type leaves nothing to be
+    learnt.
     """
     if isinstance(column, Numeric):
+        by_hand = column.open or column.derived is not None
         return Numeric(
             column.name,
-            bins=column.bins if column.open and not column.private else "private",
-            integer=dtype.is_integer() or (column.open and column.integer),
+            bins=column.bins if by_hand and not column.private and column.edges is None else "private",
+            integer=(column.derived is None and dtype is not None and dtype.is_integer())
+            or (by_hand and column.integer),
             missing=True,
             confirmed=False,
+            date=column.date,
+            derived=column.derived,
+            unit=column.unit,
         )
     if dtype == nw.Boolean:
         return Categorical(column.name, (False, True), missing=True)
@@ -122,8 +132,14 @@ def strip(column: Column, dtype: nw.dtypes.DType) -> Column:
 
 def wide(column: Numeric) -> Numeric:
     """Return the column cut at 0 and at the powers of four with either sign: a public grid for numbers of any scale."""
-    powers = [power for power in _POWERS if power >= 1 or not column.integer]
-    return Numeric(column.name, edges=(*(-power for power in reversed(powers)), 0.0, *powers), missing=True)
+    powers = [power for power in _POWERS if power >= 1 or not (column.integer or column.date)]
+    powers = [power for power in powers if power <= _FURTHEST_DAY or not column.date]
+    return _asked(column, edges=(*(-power for power in reversed(powers)), 0.0, *powers))
+
+
+def _asked(column: Numeric, **cut: Any) -> Numeric:
+    """Return a column as it is counted to learn its bounds."""
+    return Numeric(column.name, missing=True, date=column.date, derived=column.derived, unit=column.unit, **cut)
 
 
 def occupied(noisy: Integers, scale: float) -> range:
@@ -146,7 +162,10 @@ def tail_probability(tails: float, noisy_rows: int, scale: float) -> float | Non
 def between(column: Numeric, cells: range) -> Numeric:
     """Return the column between the ends of some of its cells, cut into equal ones."""
     lower, upper = float(column.boundaries[cells.start]), float(column.boundaries[cells.stop])
-    return Numeric(column.name, lower, upper, CELLS, missing=True)
+    if column.date is None:
+        return _asked(column, lower=lower, upper=upper, bins=CELLS)
+    lower, upper = math.floor(lower), math.ceil(upper)
+    return _asked(column, lower=lower, upper=upper, bins=min(CELLS, int(upper - lower)))
 
 
 def with_bounds(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeric:
@@ -154,14 +173,18 @@ def with_bounds(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeri
     assert found.lower is not None
     assert found.upper is not None
     lower, upper = found.lower, found.upper
-    if column.integer:
+    if column.date is not None:
+        first, last = (_DAY_ZERO + dt.timedelta(days=int(day)) for day in (lower, upper))
+        lower, upper = first.replace(month=1, day=1), last.replace(month=12, day=31)
+    elif column.integer:
         lower, upper = math.floor(lower), math.ceil(upper)
     else:
         digits = 2 - math.floor(math.log10(upper - lower))  # about a hundredth of the length
         step = 10.0**-digits
         lower = min(lower, round(math.floor(lower / step) * step, digits))
         upper = max(upper, round(math.ceil(upper / step) * step, digits))
-    bins = min(column.bins, int(upper - lower)) if column.integer and not column.private else column.bins
+    whole = column.integer and column.date is None and not column.private
+    bins = min(column.bins, int(upper - lower)) if whole else column.bins
     note = BOUNDS_LEARNT
     if clamped >= _MUCH_CLAMPED:
         note += f"; they clamp about {clamped:.0%} of the values, as there are few for this budget"
@@ -187,7 +210,10 @@ def cell_counts(frame: object, schema: Schema, columns: Sequence[Numeric]) -> li
     """Return the private counts of each column's cells, without the missing one, for the schema's unit."""
     if not columns:
         return []
-    table = PrivateTable(frame, _schema(schema, columns))
+    names = {column.name for column in columns}
+    read = dict.fromkeys(name for column in columns for name in column.derived or () if name not in names)
+    sources = [wide(column) for column in map(schema.__getitem__, read) if isinstance(column, Numeric)]  # not counted
+    table = PrivateTable(frame, _schema(schema, [*columns, *sources]))
     return [counts[:-1] for counts in table.counts([[column.name] for column in columns])]
 
 
@@ -257,6 +283,7 @@ class _Task:
         neighbours: Which tables are neighbours.
         budget: What it may cost in all.
         tails: The part of the values left out at each end of a numeric column.
+        rules: What holds in every row; rules may name levels that are yet to be learnt.
         read: What was counted before anything is spent: histograms over the powers of four, and values. Private.
     """
 
@@ -264,6 +291,7 @@ class _Task:
     neighbours: Neighbours
     budget: Budget
     tails: float
+    rules: tuple[str, ...] = ()
     read: _Counted | None = field(default=None, repr=False)
 
     @property
@@ -352,7 +380,8 @@ class _Task:
             shown = show_keys(counts, self.levels_event, purse, rows=self.rows, purpose="stable histogram")
             learnt.append(with_levels(known, list(shown)))
         clamping = [span.cut.name for span in found if span.cut and 2 * (span.tail or 0) >= _TOO_MUCH_CLAMPED]
-        return replace(self.schema.with_columns(*learnt), notes=(_much_clamped(clamping),) if clamping else ())
+        notes = (_much_clamped(clamping),) if clamping else ()
+        return _with_rules(replace(self.schema.with_columns(*learnt), notes=notes), self.rules)
 
     def find(self, grid: Numeric, counts: Integers, purse: Purse) -> _Span:
         """Release where the values are, to powers of four; all the rest looks at what was released."""
@@ -384,6 +413,17 @@ class _Task:
         terms = {"epsilon": self.share, "delta": self.slack}
         least = stable_threshold(**terms, relation=self.neighbours.relation, max_rows_per_person=self.rows).least
         return Plan(f"levels of {column.name}", self.levels_event, buys=f"levels that about {least} rows or more have")
+
+
+def _with_rules(schema: Schema, rules: Sequence[str]) -> Schema:
+    """Return a schema with those rules that what was learnt allows; it notes the others."""
+    for rule in rules:
+        try:
+            schema = replace(schema, rules=(*schema.rules, rule))
+        except SchemaError:
+            note = f"Left out the rule {rule!r}: it does not go with what was learnt."
+            schema = replace(schema, notes=(*schema.notes, note))
+    return schema
 
 
 def _much_clamped(names: Sequence[str]) -> str:
@@ -438,10 +478,11 @@ def _read_task(
         raise InputError(f"tails must lie in [0, 0.5), the part of the values left out at each end; got {tails!r}.")
     PrivateTable(frame, start)  # says at once if a column is absent, or of a type that cannot be read
     types = nw.from_native(frame).collect_schema()  # type: ignore[call-overload]
-    columns = [strip(start[name], types[name]) for name in start.unconfirmed]
+    columns = [strip(start[name], types.get(name)) for name in start.unconfirmed]
     neighbours = start.neighbours(**public)
     budget = Budget(epsilon, usual_delta(neighbours) if delta is None else delta)
-    task = _Task(replace(start.with_columns(*columns), notes=()), neighbours, budget, tails)
+    bare = replace(replace(start, rules=()).with_columns(*columns), notes=())
+    task = _Task(bare, neighbours, budget, tails, tuple(map(str, start.rules)))
     if budget.delta == 0 and task.categorical:
         raise InputError("delta must be above 0 to learn levels: rare ones stay hidden except with probability delta.")
     return task
@@ -482,6 +523,8 @@ def learn_schema(
     :func:`~escudo.table.outline` (the default) where that matters. What else a draft read from data, its levels and
     bounds and whether values are missing or whole, is thrown away: every learnt column has a cell for missing values.
     Numbers are whole where their type in the table says so, or ``integer`` of a column for which no bounds are stated.
+    Dates are learnt as days, and their bounds widened to whole years; a column that is derived from two others is
+    learnt like any number.
 
     Args:
         frame: The private table, of any engine that :class:`~escudo.table.PrivateTable` takes.
@@ -669,7 +712,8 @@ def _linked_task(
     for name in schema.tables:
         own = schema.schema_of(name)
         types = nw.from_native(frames[name]).collect_schema()  # type: ignore[call-overload]
-        bare = own.with_columns(*(strip(own[one], types[one]) for one in own.unconfirmed))
+        stripped = [strip(own[one], types.get(one)) for one in own.unconfirmed]
+        bare = replace(own, rules=() if stripped else own.rules).with_columns(*stripped)
         columns[name] = replace(bare, person_id=schema.reading(name).person_id, max_rows_per_person=1, notes=())
     budget = Budget(epsilon, usual_delta(stated) if delta is None else delta)
     timed = tuple(child.name for child in schema.children if not child.confirmed and child.order is not None)
@@ -684,7 +728,7 @@ def _linked_task(
             continue
         mine = sum(isinstance(own[one], Categorical) for one in own.unconfirmed)
         part = Budget(share * max(len(own.unconfirmed), 1), budget.delta * mine / max(levels, 1) * (1 - 1e-12))
-        tables[name] = _Task(own, stated, part, _TAILS)
+        tables[name] = _Task(own, stated, part, _TAILS, tuple(map(str, schema.schema_of(name).rules)))
     bare_schema = replace(
         schema,
         person=_plain(columns[schema.people], schema.person),

@@ -379,7 +379,12 @@ def _asked_about(schema: Schema) -> list[str]:
             )
             continue
         typer.echo(f"{lead}  {name}: {_stated(column)}", err=True)
-        answer = typer.prompt("  Is this public knowledge? [y/n/q]", default="n", show_default=False, err=True)
+        try:
+            answer = typer.prompt("  Is this public knowledge? [y/n/q]", default="n", show_default=False, err=True)
+        except typer.Abort as stopped:
+            if isinstance(stopped.__context__, EOFError):  # no more answers: as q
+                break
+            raise KeyboardInterrupt from None
         answer = str(answer).strip().lower()
         if answer == "q":
             break

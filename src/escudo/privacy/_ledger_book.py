@@ -160,7 +160,7 @@ class Book:
             self._store.witness.require_known(None)
             raise LedgerError(
                 f"There is no ledger at {self.name} yet. Make it by opening an account: "
-                f"escudo ledger open DATASET --epsilon 1 --ledger {shlex.quote(self.name)}"
+                f"escudo ledger open DATASET --epsilon 1 --delta 1e-6 --ledger {shlex.quote(self.name)}"
             )
 
     def _append(
@@ -215,8 +215,8 @@ class Book:
         require_no_twin(name, accounts)
         raise InputError(
             f"Dataset {name!r} has no account in this ledger.{did_you_mean(name, accounts)} Open one with "
-            f"ledger.open({name!r}, epsilon=...) or: escudo ledger open {shlex.quote(name)} --epsilon 1 --ledger "
-            f"{shlex.quote(self.name)}"
+            f"ledger.open({name!r}, epsilon=..., delta=...) or: escudo ledger open {shlex.quote(name)} --epsilon 1 "
+            f"--delta 1e-6 --ledger {shlex.quote(self.name)}"
         )
 
 

@@ -73,7 +73,7 @@ _ROW_NAME = re.compile(
 )
 _PERSON_NAME = re.compile(r"(?i)person|patient|subject|participant|^p?id$|uuid|guid|ssn")
 _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
-    "e-mail addresses": (re.compile(r"e-?mail|\bcorreo\b"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
+    "e-mail addresses": (re.compile(r"e ?mail|\bcorreo\b"), re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")),
     "telephone numbers": (
         re.compile(r"(tele)?phone|t[eé]l[eé](fon|phone)|\b(tel|mobile?|m[oó]vil|handy|fax)\b"),
         re.compile(r"(?=(.*\d){7})(\+|\(?0)[\d ()/.-]+"),
@@ -203,7 +203,7 @@ def draft(
         if rows == 0:
             raise InputError(f"{source} has no rows to draft a schema from; write the schema by hand.")
         with tracking("Drafting", len(frame.collect_schema())) as advance:
-            for name, dtype, held in _some_at_a_time(frame, rows):
+            for name, dtype, held in _some_at_a_time(frame, rows, frame.collect_schema().names()):
                 column: Column | str = "its name is empty"
                 if name:
                     column = _draft_column(
@@ -274,15 +274,17 @@ def _called_like_a_value(column: Column) -> bool:
     return bool(_NUMBER.fullmatch(column.name))
 
 
-def _some_at_a_time(frame: nw.LazyFrame[Any], rows: int) -> Iterator[tuple[str, DType, nw.LazyFrame[Any]]]:
-    """Yield each column with a frame that holds it: of files, as many in memory at once as are small enough together.
+def _some_at_a_time(
+    frame: nw.LazyFrame[Any], rows: int, names: Sequence[str]
+) -> Iterator[tuple[str, DType, nw.LazyFrame[Any]]]:
+    """Yield the columns, each with a frame that holds it: of files, as many in memory at once as are small together.
 
     Else a wide text file would be read anew for every question about every column.
     """
     import polars as pl
 
     types = frame.collect_schema()
-    names, many = types.names(), max(_HELD // rows, 1)
+    many = max(_HELD // max(rows, 1), 1)
     native = frame.to_native()
     for start in range(0, len(names), many):
         some = names[start : start + many]
@@ -436,9 +438,12 @@ def _personal(name: str, levels: list[str], rows: int) -> str | None:
     called = re.sub(r"[_\W]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).lower().strip()
     texts = [level.strip() for level in levels if not is_marker(level)]
     for kind, (names, values) in _PERSONAL.items():
-        # A column of that name with a handful of answers is a question with a handful of answers: yes, no, by e-mail.
+        # A column of that name with a handful of answers is a question with a handful of answers: yes, no, by e-mail;
+        # one where most rows have an answer of their own is none.
         # Names and addresses are no answers, however few people there are.
-        if names.search(called) and len(texts) > (min(_YES_OR_NO, rows - 1) if values is None else _FEW):
+        if names.search(called) and len(texts) > (
+            min(_YES_OR_NO, rows - 1) if values is None else min(_FEW, rows // 2)
+        ):
             return kind
         if values is not None and texts and 2 * sum(bool(values.fullmatch(text)) for text in texts) > len(texts):
             return kind
@@ -750,17 +755,18 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
-        columns = []
+        checks: dict[str, ColumnCheck] = {}
         with tracking("Checking", len(schema.fields)) as advance:
-            for column in schema.fields:
-                columns.append(_check_column(frame, types, column, rows))
+            for column, held in _each_with_a_frame(schema, frame, types, rows):
+                checks[column.name] = _check_column(held, types, column, rows)
                 advance(1)
+        columns = [checks[column.name] for column in schema.fields]
         return SchemaCheck(
             columns=tuple(columns),
             person=_check_person(frame, types, schema, rows),
             file=found,
             empty=rows == 0,
-            broken=tuple(_check_rules(frame, types, schema)),
+            broken=tuple(_check_rules(frame, schema, {column.name for column in columns if not column.problem})),
             advice=tuple(_advice(schema)),
         )
 
@@ -812,9 +818,14 @@ def _lines_of(files: Sequence[Path], dialect: Dialect) -> FileCheck:
     )
 
 
-def _check_rules(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Schema) -> Iterator[tuple[str, int]]:
-    """Yield each rule whose columns are there, with the number of rows that break it."""
+def _check_rules(frame: nw.LazyFrame[Any], schema: Schema, usable: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield each rule whose columns can be used, with the number of rows that break it."""
     import polars as pl
+
+    def values(column: Column, seen: nw.DataFrame[Any]) -> list[Any]:
+        if isinstance(column, Numeric) and column.derived is not None:
+            seen = Source(engine="", frame=seen).lazy({column.name: column}).collect()
+        return seen[column.name].to_list()
 
     def plain(column: Column, values: list[Any]) -> pl.Series:
         if isinstance(column, Numeric):
@@ -825,12 +836,30 @@ def _check_rules(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Sche
 
     for rule in schema.checked_rules:
         columns = [schema[name] for name in rule.columns]
-        if any(column.open or column.name not in types for column in columns):
+        if any(column.open or column.name not in usable for column in columns):
             continue
-        seen = frame.select(*rule.columns).collect()
-        told = pl.DataFrame([plain(column, seen[column.name].to_list()) for column in columns])
+        seen = frame.select(*_read_for(columns)).collect()
+        told = pl.DataFrame([plain(column, values(column, seen)) for column in columns])
         broken = nw.from_native(told).select(rule.broken(schema.columns, nw.col).sum().alias("rows"))
         yield str(rule), int(broken.item() or 0)
+
+
+def _read_for(columns: Sequence[Column]) -> list[str]:
+    """Return which columns of a table these are read from: those that they are derived from, or they themselves."""
+    derived = [column.derived if isinstance(column, Numeric) else None for column in columns]
+    return list(
+        dict.fromkeys(name for column, pair in zip(columns, derived, strict=True) for name in pair or (column.name,))
+    )
+
+
+def _each_with_a_frame(
+    schema: Schema, frame: nw.LazyFrame[Any], types: dict[str, DType], rows: int
+) -> Iterator[tuple[Column, nw.LazyFrame[Any]]]:
+    """Yield each column of a schema with a frame that holds it, if the table does; see :func:`_some_at_a_time`."""
+    plain = [column.name for column in schema.fields if column.name in types and _read_for([column]) == [column.name]]
+    for name, _, held in _some_at_a_time(frame, rows, plain):
+        yield schema[name], held
+    yield from ((column, frame) for column in schema.fields if column.name not in set(plain))
 
 
 def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Column, rows: int) -> ColumnCheck:

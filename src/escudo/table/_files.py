@@ -420,9 +420,14 @@ def readable(path: str | PathLike[str]) -> Path:
     if ending not in ENDINGS:
         raise InputError(
             f"cannot tell the format of '{file}': expected a file ending in {', '.join((*ENDINGS, SHEETS[0]))}."
-            + did_you_mean(ending, (*ENDINGS, *SHEETS))
+            + _INSTEAD.get(ending, did_you_mean(ending, (*ENDINGS, *SHEETS)))
         )
     return _openable(file)
+
+
+_PACKED = " Unpack it, or give its content by standard input: zcat FILE | escudo ... -"
+_STORED = " A table in a database is named by its address, such as sqlite:///FILE?table=NAME."
+_INSTEAD = {".gz": _PACKED, ".bz2": _PACKED, ".xz": _PACKED, ".zip": _PACKED, ".db": _STORED, ".sqlite": _STORED}
 
 
 def _openable(file: Path) -> Path:

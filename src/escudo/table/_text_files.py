@@ -118,9 +118,15 @@ def header(file: Path, dialect: Dialect) -> list[str]:
     """Return what the columns of a CSV or TSV file are called: the fields of its first line, unless that has no names.
 
     Raises:
-        InputError: If there is no such line.
+        InputError: If there is no such line, or a name in it holds a carriage return.
     """
-    return list(dialect.header) or first_fields(file, dialect)
+    names = list(dialect.header) or first_fields(file, dialect)
+    if not dialect.header and any("\r" in name for name in names):
+        raise InputError(
+            f"a name in the first line of '{file}' holds a carriage return. If lines end with carriage returns alone, "
+            "as old programs write them, save the file with line feeds."
+        )
+    return names
 
 
 def first_fields(file: Path, dialect: Dialect) -> list[str]:

@@ -105,6 +105,8 @@ def test_no_command_replaces_a_file_unasked(escudo, tmp_path):
     [
         (("draft", "absent.csv"), "cannot read 'absent.csv'"),
         (("draft", "visits.sas"), "cannot tell the format"),
+        (("draft", "visits.csv.gz"), "zcat FILE | escudo"),
+        (("draft", "visits.db"), "sqlite:///FILE?table=NAME"),
         (("draft", "visits.csv", "--out", "schema.yaml"), "must end in .toml or .json"),
         (("draft", "visits.csv", "--out", "no folder/schema.toml"), "does not exist"),
         (("show", "absent.toml"), "cannot read 'absent.toml'"),
@@ -518,6 +520,24 @@ def test_on_a_terminal_columns_are_asked_one_by_one(escudo, tmp_path, monkeypatc
     monkeypatch.setattr(sys, "stdin", _Terminal("q\n"))
     escudo("confirm", "visits.toml")
     assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("age",)
+
+
+def test_answers_given_before_the_end_of_input_are_kept_and_an_interrupt_changes_nothing(escudo, tmp_path, monkeypatch):
+    escudo("draft", "visits.csv", "--out", "visits.toml")
+    text = (tmp_path / "visits.toml").read_text(encoding="utf-8")
+
+    class Interrupted(_Terminal):
+        def readline(self, *size: int) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert escudo("confirm", "visits.toml").code == 130
+    assert (tmp_path / "visits.toml").read_text(encoding="utf-8") == text
+    monkeypatch.setattr(sys, "stdin", _Terminal("y\n"))
+    outcome = escudo("confirm", "visits.toml")
+    assert outcome.code == 0
+    assert "Confirmed as public: age" in outcome.out
+    assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("smoke",)
 
 
 def test_all_that_is_not_stated_is_named_at_once(escudo, tmp_path):

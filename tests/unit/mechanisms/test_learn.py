@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 
 import numpy as np
@@ -412,3 +413,55 @@ class TestSteps:
     def test_an_other_level_that_the_data_already_have_is_not_repeated(self):
         column = Categorical("t", missing=True, confirmed=False)
         assert with_levels(column, ["(other)", "a"]).levels == ("a", "(other)")
+
+
+@pytest.mark.parametrize("engine", [lambda frame: frame, as_duckdb, lambda frame: frame.to_pandas()])
+def test_drafted_dates_and_what_is_derived_from_them_are_learnt(engine):
+    generator = np.random.default_rng(3)
+    birth = np.datetime64("1950-03-01") + generator.integers(0, 40 * 365, ROWS).astype("timedelta64[D]")
+    visit = np.datetime64("2020-02-01") + generator.integers(0, 600, ROWS).astype("timedelta64[D]")
+    sex = generator.choice(["f", "m"], ROWS)
+    frame = pl.DataFrame({"birth": birth, "visit": visit, "sex": sex}).cast({"birth": pl.Date, "visit": pl.Date})
+    drafted = draft(frame)
+    age = Numeric("age", 0, 200, derived=("visit", "birth"), unit="years", integer=True, confirmed=False)
+    rules = ("visit >= birth", "sex = m -> age >= 18", "sex = other -> age >= 18")
+    levels = Categorical("sex", ("f", "m", "other"), confirmed=False)
+    schema = Schema((drafted["birth"], drafted["visit"], levels, age), rules=rules)
+    learnt = learn_schema(engine(frame), schema, epsilon=8.0, delta=1e-6, seed=1).value
+    assert learnt.confirmed
+    assert learnt.to_dict()["columns"]["visit"]["lower"] in ("2019-01-01", "2020-01-01")
+    assert learnt.to_dict()["columns"]["visit"]["upper"] in ("2021-12-31", "2022-12-31")
+    assert learnt.to_dict()["columns"]["birth"]["lower"] in ("1949-01-01", "1950-01-01")
+    assert learnt.to_dict()["columns"]["birth"]["upper"] in ("1989-12-31", "1990-12-31")
+    assert learnt["age"].derived == ("visit", "birth")
+    assert learnt["age"].unit == "years"
+    assert learnt["age"].integer
+    assert 29 <= learnt["age"].lower <= 31
+    assert 69 <= learnt["age"].upper <= 72
+    assert [str(rule) for rule in learnt.rules] == ["visit >= birth", "sex = m -> age >= 18"]
+    assert learnt.notes == ("Left out the rule 'sex = other -> age >= 18': it does not go with what was learnt.",)
+
+
+def test_a_date_without_bounds_is_learnt_as_days_of_any_year():
+    grid = wide(Numeric("day", date="%Y-%m-%d", confirmed=False))
+    assert grid.date == "%Y-%m-%d"
+    assert grid.shown(grid.lower) == "1252-04-10"
+    assert grid.shown(grid.upper) == "2687-09-23"
+    one = pl.DataFrame({"day": [dt.date(2024, 2, 29)] * 500})
+    schema = Schema((Numeric("day", date="%Y-%m-%d", confirmed=False),))
+    learnt = learn_schema(one, schema, epsilon=8.0, seed=1).value["day"]
+    assert learnt.confirmed
+    assert learnt.shown(learnt.lower) <= "2024-01-01"
+    assert learnt.shown(learnt.upper) >= "2024-12-31"
+
+
+def test_a_difference_is_learnt_where_its_dates_cannot_be():
+    births = [dt.date(1970, 1, 1) + dt.timedelta(days=sign * 2 * 4**power) for power in range(9) for sign in (-1, 1)]
+    frame = pl.DataFrame({"birth": births * 150}).with_columns(
+        visit=pl.col("birth") + pl.duration(days=6), pid=pl.int_range(2700)
+    )
+    day = {"date": "%Y-%m-%d", "confirmed": False}
+    stay = Numeric("stay", derived=("visit", "birth"), unit="days", confirmed=False)
+    schema = Schema((Numeric("birth", **day), Numeric("visit", **day), stay), person_id="pid", max_rows_per_person=1)
+    seen = [learn_schema(frame, schema, epsilon=0.5, seed=seed).value for seed in range(12)]
+    assert any(learnt["stay"].confirmed and not learnt["birth"].confirmed for learnt in seen)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import Any
 
@@ -198,6 +199,25 @@ def test_the_level_of_all_others_is_not_said_to_be_unused() -> None:
     column = {"type": "categorical", "levels": ["no", "never", "rest"], "other": "rest"}
     (found,) = check(FRAME, Schema.from_dict({"smoke": column})).columns
     assert found.unused == ("never",)
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame, pa.table])
+def test_rules_of_derived_columns_are_checked_too(frame: Any) -> None:
+    days = {"type": "date", "lower": "1990-01-01", "upper": "2024-12-31"}
+    age = {"type": "numeric", "from": "visit - birth", "unit": "years", "lower": 0, "upper": 110}
+    columns = {"birth": days, "visit": days, "age": age, "pregnant": ["no", "yes"]}
+    rules = ["pregnant = yes -> age >= 12", "visit >= birth"]
+    data = {
+        "birth": [dt.date(2000, 1, 1), dt.date(2015, 1, 1), None, dt.date(2020, 1, 1)],
+        "visit": [dt.date(2020, 1, 1), dt.date(2020, 1, 1), dt.date(2020, 1, 1), dt.date(2019, 1, 1)],
+        "pregnant": ["yes", "yes", "yes", "no"],
+    }
+    schema = Schema.from_dict({"columns": columns, "table": {"rules": rules}})
+    assert check(frame(data), schema).broken == (("pregnant = yes -> age >= 12", 1), ("visit >= birth", 1))
+    del data["birth"]
+    report = check(frame(data), schema)
+    assert len(report.problems) == 2
+    assert report.broken == ()
 
 
 MESSY = {

@@ -369,6 +369,15 @@ def test_what_is_about_single_people_is_never_copied_into_a_schema(name: str, va
     assert not any(value in schema.to_toml() for value in values)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 12])
+@pytest.mark.parametrize("name", ["Versichertennummer", "phone", "e-mail", "Bemerkung"])
+def test_what_is_called_so_and_differs_from_row_to_row_is_left_out_of_small_tables(name: str, rows: int) -> None:
+    values = [f"X{i}48151623" for i in range(rows)]
+    schema = draft(pl.DataFrame({"stage": ["I", "II"] * rows, name: values * 2})[:rows])
+    assert schema.names == ("stage",)
+    assert not any(value in schema.to_toml() for value in values)
+
+
 def test_what_is_called_so_but_is_a_question_with_few_answers_is_kept() -> None:
     frame = _clinic(80, name=["a", "b"] * 40, email_consent=["yes", "no"] * 40, notes=["none", "some"] * 40)
     assert draft(frame).names == ("stage", "name", "email_consent", "notes")
@@ -466,8 +475,11 @@ def test_a_wide_text_file_is_not_read_again_for_every_column(tmp_path: Path, mon
     monkeypatch.setattr(pl.LazyFrame, "collect", counted)
     held = draft(file)
     assert read < 10
+    checked = check(file, held)
+    assert read < 20
     monkeypatch.setattr("escudo.table._custodian._HELD", 1)
     assert draft(file) == held
+    assert check(file, held) == checked
     assert read > 80
     assert [type(column) for column in held.fields[:2]] == [Categorical, Numeric]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from escudo.errors import SchemaError
+from escudo.errors import InputError, SchemaError
 from escudo.table import PrivateTable, Schema, check, draft, outline, scan
 from escudo.table._text_files import fields_of, scan_texts
 
@@ -94,6 +94,16 @@ def test_how_lines_end_does_not_matter(path: Path) -> None:
     for changed in (text.replace(b"\n", b"\r\n"), text[:-1], b"\xef\xbb\xbf" + text):
         path.write_bytes(changed)
         assert counts(path) == wanted
+
+
+def test_a_file_without_line_feeds_is_refused_and_none_of_its_rows_shown(path: Path) -> None:
+    path.write_bytes("\r".join(["age,ill,stage,code", *LINES, "12,secret,1,1"]).encode())
+    for read in (draft, outline, lambda file: check(file, SCHEMA), lambda file: scan(file, SCHEMA)):
+        with pytest.raises(InputError, match="carriage return") as refused:
+            read(path)
+        assert "secret" not in str(refused.value)
+    headed = Schema.from_dict({"columns": {"age": ["1"]}, "table": {"header": ["age", "x"]}})
+    assert scan(path, headed).collect().height == 1  # no row is taken for names, so none can be refused
 
 
 def test_a_name_may_be_quoted(path: Path) -> None:
