@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from escudo._card import fitted, room_for
 from escudo.privacy import Guarantee, Plan, cost_text
 from escudo.report._page import epsilon_delta, power_of_ten, promise_sentence, render, rounded_up, who_gets_what
-from escudo.report._svg import Line, Scale, escaped, fitted, lines, percent, room_for, svg
+from escudo.report._svg import Line, Scale, escaped, lines, percent, svg
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from escudo._card import fitted, room_for
 from escudo._files import folder_draft, put_folder, write_csv
 from escudo._validate import positive_integer
 from escudo.errors import InputError
@@ -36,7 +37,7 @@ from escudo.report._release_folder import (
     check_target,
 )
 from escudo.report._release_report import _FORMAT, _LIBRARIES, FileEntry, _discovered_edges, _tree
-from escudo.report._svg import bars, escaped, fitted, percent, room_for, svg
+from escudo.report._svg import bars, escaped, percent, svg
 from escudo.table import COUNT, Categorical, ChildTable, LinkedSchema, linked_picture
 
 if TYPE_CHECKING:
