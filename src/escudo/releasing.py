@@ -8,11 +8,11 @@ charge, measure, estimate, draw rows, and write all of it or nothing. It is a qu
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
 
 from escudo.asking import AskOptions, linked, paying, planning, run, verb
 from escudo.errors import InputError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from escudo.synthesis import (
         DiscoveredSynthesis,
         Forecast,
+        LinkedModel,
         Model,
         Prepared,
         PreparedLinked,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
         Synthesis,
     )
     from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
-    from escudo.utility import PreparedEvaluated
+    from escudo.utility import PreparedEvaluated, PrivateLinkedEvaluation
 
 __all__ = [
     "LinkedRelease",
@@ -120,7 +121,7 @@ def release(
         raise InputError("a release of linked tables has no custodian's copy; leave it out, and use evaluate().")
     if not planning():
         check_target(directory, custodian=custodian, overwrite=overwrite)
-    asked: _Asked = {
+    asked: dict[str, Any] = {
         "graph": graph,
         "knowledge": knowledge,
         "generator": generator,
@@ -149,34 +150,22 @@ def release(
     return run(prepared, table, **how)
 
 
-class _Asked(TypedDict):
-    """What is asked of one table and of linked ones alike: fields of either question, which see."""
-
-    graph: CausalGraph | Literal["discover"] | None
-    knowledge: CausalGraph | None
-    generator: str
-    options: Mapping[str, Any]
-    evaluate: float | None
-    directory: Path
-    seed: int | None
-    written: Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticRelease:
-    """What to release from a private table, and where: a question that a folder answers.
+class _Asked:
+    """What is asked of one table and of linked ones alike.
 
     Attributes:
-        graph: Which column causes which; ``"discover"`` for one to be learnt; None for none.
+        graph: Which column causes which; ``"discover"`` for one to be learnt; None for none. Of linked tables, by whole
+            names.
         knowledge: With ``"discover"``: what is known of the graph.
-        generator: A name of ``escudo.synthesis.GENERATORS``, or ``"auto"``.
+        generator: A name of ``escudo.synthesis.GENERATORS``, or ``"auto"``; ``"marginals"`` or ``"auto"`` for linked
+            tables.
         options: What else the generator takes.
-        evaluate: The share of the budget that pays for figures about the rows; None for none.
+        evaluate: The share of the budget that pays for figures about the rows or people; None for none.
         directory: The folder; None where only the plan is asked for.
-        rows: How many synthetic rows to make; None for about as many as the table has.
-        seed: Decides which rows are drawn; None for any.
-        custodian: Whether a copy of the report compares with the real rows.
-        written: What else :func:`~escudo.report.write_release` takes.
+        seed: Decides which rows or people are drawn; None for any.
+        written: What else the folder's writer takes: :func:`~escudo.report.write_release`, or
+            :class:`~escudo.report.LinkedWriting`.
     """
 
     graph: CausalGraph | Literal["discover"] | None = None
@@ -185,10 +174,59 @@ class SyntheticRelease:
     options: Mapping[str, Any] = field(default_factory=dict)
     evaluate: float | None = None
     directory: Path | None = None
-    rows: int | None = None
     seed: int | None = None
-    custodian: bool = False
     written: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A release that knows what it will measure and how loudly, before a row is read.
+
+    Attributes:
+        question: What is released, and where.
+        generator: What was prepared for the model; with the figures about its rows or people, where they are paid for.
+    """
+
+    question: Any
+    generator: Any
+
+    @property
+    def plan(self) -> Plan:
+        """All that the release may spend."""
+        plan: Plan = self.generator.plan
+        return plan
+
+    @property
+    def passes(self) -> Passes | None:
+        """How often the rows are read; None where the generator cannot tell."""
+        found: Passes | None = getattr(self.generator, "passes", None)
+        return found
+
+    def _run(self, table: Any, purse: Purse, write: Callable[[Any, Any], Any]) -> Any:
+        """Fit the model, and have it written down with the figures about its rows, if there are any, or nothing.
+
+        Raises:
+            InputError: If the folder cannot be written; what was spent stays spent.
+        """
+        found = self.generator.run(table, purse)
+        model, evaluate = found if isinstance(found, tuple) else (found, None)
+        try:
+            return write(model, evaluate)
+        except InputError as error:  # such as a disk that is full by now
+            raise InputError(f"{error} What was spent stays spent.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticRelease(_Asked):
+    """What to release from a private table, and where: a question that a folder answers.
+
+    Attributes:
+        rows: How many synthetic rows to make; None for about as many as the table has.
+        custodian: Whether a copy of the report compares with the real rows.
+    """
+
+    rows: int | None = None
+    custodian: bool = False
 
     def prepare(self, schema: Schema, neighbours: Neighbours, budget: Budget) -> PreparedRelease:
         """Choose what to measure, from public facts alone.
@@ -278,12 +316,10 @@ class Resumption(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRelease:
-    """A release that knows what it will measure and how loudly, before a row is read.
+class PreparedRelease(_Prepared):
+    """A release of rows that knows what it will measure and how loudly, before a row is read.
 
     Attributes:
-        question: What is released, and where.
-        generator: What was prepared for the model; with the figures about its rows, where they are paid for.
         budget: What it may cost in all.
     """
 
@@ -297,11 +333,6 @@ class PreparedRelease:
         return self.generator.schema
 
     @property
-    def plan(self) -> Plan:
-        """All that the release may spend."""
-        return self.generator.plan
-
-    @property
     def purpose(self) -> str:
         """What the account is told."""
         return f"synthesize ({self.plan.name})"
@@ -309,7 +340,7 @@ class PreparedRelease:
     @property
     def passes(self) -> Passes | None:
         """How often the rows are read, and once more for the custodian's copy; None where the generator cannot tell."""
-        found: Passes | None = getattr(self.generator, "passes", None)
+        found: Passes | None = super(PreparedRelease, self).passes
         return None if found is None else found + Passes(int(self.question.custodian))
 
     def forecast(self, rows: int | None) -> Forecast | None:
@@ -345,41 +376,23 @@ class PreparedRelease:
         Raises:
             InputError: If the folder cannot be written; what was spent stays spent.
         """
-        found = self.generator.run(table, purse)
-        model, evaluate = found if isinstance(found, tuple) else (found, None)
-        try:
-            return self.question._written(
-                model, table, evaluate=evaluate, forecast=self.forecast(round(float(model.details["rows"])))
-            )
-        except InputError as error:  # such as a disk that is full by now
-            raise InputError(f"{error} What was spent stays spent.") from None
+
+        def write(model: Model, evaluate: Any) -> ReleaseFiles:
+            forecast = self.forecast(round(float(model.details["rows"])))
+            return self.question._written(model, table, evaluate=evaluate, forecast=forecast)
+
+        return cast(ReleaseFiles, self._run(table, purse, write))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkedRelease:
+class LinkedRelease(_Asked):
     """What to release from linked tables, and where: a question that a folder answers.
 
     Attributes:
-        graph: Which column causes which, by whole names; ``"discover"`` for one to be found; None for no claim.
-        knowledge: With ``"discover"``: what is known of the graph.
-        evaluate: The share of the budget that pays for figures about the people; None for none.
-        generator: ``"marginals"`` or ``"auto"``.
-        options: What else :func:`~escudo.synthesis.synthesize` takes for linked tables.
-        directory: The folder; None where only the plan is asked for.
         people: How many synthetic people to make; None for about as many as there are.
-        seed: Decides which people are drawn; None for any.
-        written: What else :class:`~escudo.report.LinkedWriting` takes.
     """
 
-    graph: CausalGraph | Literal["discover"] | None = None
-    knowledge: CausalGraph | None = None
-    evaluate: float | None = None
-    generator: str = "marginals"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    directory: Path | None = None
     people: int | None = None
-    seed: int | None = None
-    written: Mapping[str, Any] = field(default_factory=dict)
 
     def prepare(self, schema: LinkedSchema, neighbours: Neighbours, budget: Budget) -> PreparedLinkedRelease:
         """Choose what to measure, from public facts alone.
@@ -399,14 +412,9 @@ class LinkedRelease:
         return PreparedLinkedRelease(question=self, generator=whole)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedLinkedRelease:
-    """A release of linked tables that knows what it will measure and how loudly, before a row is read.
-
-    Attributes:
-        question: What is released, and where.
-        generator: What was prepared for the model; with the figures about its people, where they are paid for.
-    """
+@dataclass(frozen=True, slots=True)
+class PreparedLinkedRelease(_Prepared):
+    """A release of linked tables that knows what it will measure and how loudly, before a row is read."""
 
     question: LinkedRelease
     generator: PreparedLinked | PreparedLinkedDiscovered | PreparedEvaluated
@@ -415,16 +423,6 @@ class PreparedLinkedRelease:
     def schema(self) -> LinkedSchema:
         """The tables."""
         return cast("LinkedSchema", self.generator.schema)
-
-    @property
-    def plan(self) -> Plan:
-        """All that the release may spend."""
-        return self.generator.plan
-
-    @property
-    def passes(self) -> Passes | None:
-        """How often the rows are read."""
-        return self.generator.passes
 
     @property
     def purpose(self) -> str:
@@ -437,18 +435,17 @@ class PreparedLinkedRelease:
         Raises:
             InputError: If the folder cannot be written; what was spent stays spent.
         """
-        found: Any = cast(Any, self.generator).run(table, purse)
-        model, evaluate = found if isinstance(found, tuple) else (found, None)
-        question = self.question
-        assert question.directory is not None, "only a plan was asked for"
-        writing = LinkedWriting(
-            people=question.people or max(int(model.details["people"]), 1),
-            dataset=getattr(table.account, "dataset", ""),
-            seed=question.seed,
-            evaluate=evaluate,
-            **question.written,
-        )
-        try:
+
+        def write(model: LinkedModel, evaluate: PrivateLinkedEvaluation | None) -> LinkedReleaseFiles:
+            question = self.question
+            assert question.directory is not None, "only a plan was asked for"
+            writing = LinkedWriting(
+                people=question.people or max(int(model.details["people"]), 1),
+                dataset=getattr(table.account, "dataset", ""),
+                seed=question.seed,
+                evaluate=evaluate,
+                **question.written,
+            )
             return writing.write(model, question.directory)
-        except InputError as error:  # such as a disk that is full by now
-            raise InputError(f"{error} What was spent stays spent.") from None
+
+        return cast(LinkedReleaseFiles, self._run(table, purse, write))

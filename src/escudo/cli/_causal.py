@@ -28,7 +28,6 @@ from escudo.cli._options import (
     LedgerUrl,
     More,
     PlanOnly,
-    PublicRows,
     RelationName,
     SchemaFile,
     Seeded,
@@ -223,17 +222,7 @@ class DiscoverOptions(TableOptions):
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the drawn graph.")
     ] = None
-    relation: RelationName = "replace_one"
-    public_rows: PublicRows = None
-    engine: Engine = None
-    accept_large_delta: AcceptLargeDelta = False
-    ledger: LedgerUrl = None
-    dataset: Dataset = None
     force: Force = False
-    seed: Seeded = None
-    plan: PlanOnly = False
-    save_config: SaveConfig = None
-    as_json: JsonFlag = False
 
 
 @command
@@ -367,16 +356,6 @@ class EffectOptions(TableOptions):
     report: Annotated[
         Path | None, typer.Option("--report", "-r", metavar="FILE", help="Write a page with the answer.")
     ] = None
-    relation: RelationName = "replace_one"
-    public_rows: PublicRows = None
-    engine: Engine = None
-    accept_large_delta: AcceptLargeDelta = False
-    ledger: LedgerUrl = None
-    dataset: Dataset = None
-    seed: Seeded = None
-    plan: PlanOnly = False
-    save_config: SaveConfig = None
-    as_json: JsonFlag = False
 
 
 @command

@@ -6,15 +6,15 @@ import inspect
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from escudo.cli._console import Answer, Filed, JsonFlag, flag, planned
-from escudo.cli._run import KEPT, saving
+from escudo.cli._run import KEPT, SaveConfig, saving
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Plan
@@ -84,7 +84,7 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
     answers = shape.return_annotation is not None
     options = next(iter(shape.parameters.values())).annotation
     if isinstance(options, type) and is_dataclass(options):
-        shape = inspect.signature(options, eval_str=True)
+        shape = _in_order_of_help(options)
         if issubclass(options, TableOptions):
             KEPT[function.__name__] = options
     else:
@@ -110,21 +110,30 @@ def command(function: Callable[..., Answer | Filed | None]) -> Callable[..., Non
     return parsed
 
 
-class TableOptions:
-    """What every command about a private table is told; each lists these among its own, in the order of its help."""
+def _in_order_of_help(options: type) -> inspect.Signature:
+    """Return what a class of options is made of: what it lists itself, in that order, and then what it inherits."""
+    told, listed = inspect.signature(options).parameters, inspect.get_annotations(options)
+    kinds = get_type_hints(options, include_extras=True)
+    order = [*listed, *(name for name in told if name not in listed)]
+    return inspect.Signature([told[name].replace(annotation=kinds[name]) for name in order])
 
-    data: str
-    schema: Path
-    relation: str
-    public_rows: int | None
-    engine: str | None
-    accept_large_delta: bool
-    ledger: str | None
-    dataset: str | None
-    seed: int | None
-    plan: bool
-    save_config: Path | None
-    as_json: bool
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """What every command about a private table is told; in its help after its own, or where it lists them again."""
+
+    data: Data
+    schema: SchemaFile
+    relation: RelationName = "replace_one"
+    public_rows: PublicRows = None
+    engine: Engine = None
+    accept_large_delta: AcceptLargeDelta = False
+    ledger: LedgerUrl = None
+    dataset: Dataset = None
+    seed: Seeded = None
+    plan: PlanOnly = False
+    save_config: SaveConfig = None
+    as_json: JsonFlag = False
 
     def table(self) -> PrivateTable:
         """Return the private table behind its ledger account, or behind one in memory that nobody sees."""
