@@ -469,7 +469,9 @@ def shuffled_groups(group: Codes, present: int, rng: np.random.Generator) -> tup
         rng: What draws.
     """
     shuffled = rng.permutation(group.size)
-    return shuffled[np.argsort(group[shuffled], kind="stable")], rng.random(present)
+    if present > 1:
+        shuffled = shuffled[np.argsort(group[shuffled], kind="stable")]
+    return shuffled, rng.random(present)
 
 
 def strata(laws: Floats, counts: Codes, shifts: Floats) -> Codes:
