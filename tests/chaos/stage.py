@@ -131,7 +131,7 @@ class Stage:
     def warm_commands(self) -> None:
         """Build what every command builds anew, once: its imports, its arguments, and the pages' templates."""
         if "commands" not in self.known:
-            import opendp.prelude  # noqa: F401 - slow to import, like the next ones
+            import opendp.measurements  # noqa: F401 - slow to import, like the next ones
             import polars  # noqa: F401
             import scipy.special  # noqa: F401
             import typer
