@@ -34,7 +34,17 @@ import narwhals as nw
 from escudo._validate import did_you_mean, one_of
 from escudo.errors import EscudoError, InputError
 from escudo.table._schema import Schema
-from escudo.table._text_files import COPIES, LINE_END, Dialect, joined, recognised, scan_json, stated_texts, typed_texts
+from escudo.table._text_files import (
+    COPIES,
+    LINE_END,
+    MIDNIGHT,
+    Dialect,
+    joined,
+    recognised,
+    scan_json,
+    stated_texts,
+    typed_texts,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,6 +58,7 @@ STANDARD_INPUT = "-"
 _MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{": ".ndjson"}
 _BLOCK = 2**20
 _SQLITE = "sqlite:"
+_LINE_ENDS = rf"[\r\n{MIDNIGHT}]+"
 _MOST_FILES = 10_000
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA, _NEWEST_IN_POLARS = ".metadata.json", 2
@@ -342,8 +353,8 @@ def _sheet(book: str, name: str) -> Path:
     if not read.width:
         raise InputError(f"'{book}' has nothing in sheet {name or sheets[0]!r}, not even a row that names the columns.")
     # A cell may hold line ends; a line of text may not.
-    text = pl.all().cast(pl.String).str.replace_all(r"[\r\n]+", LINE_END)
-    plain = read.with_columns(text.str.replace(r" 00:00:00$", ""))
+    text = pl.all().cast(pl.String).str.replace_all(_LINE_ENDS, LINE_END)
+    plain = read.with_columns(text.str.replace(r" 00:00:00$", MIDNIGHT))
     copy = _new_copy()
     plain.write_csv(copy, include_header=False)
     return copy
@@ -383,7 +394,7 @@ def _sqlite(text: str) -> Path:
 def _cell(value: object) -> object:
     """Return a value of SQLite as one field of a line; bytes are none."""
     if isinstance(value, str):
-        return re.sub(r"[\r\n]+", LINE_END, value)
+        return re.sub(_LINE_ENDS, LINE_END, value)
     return None if isinstance(value, bytes) else value
 
 

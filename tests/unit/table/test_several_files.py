@@ -180,6 +180,19 @@ def test_ids_that_differ_in_line_ends_are_not_one_person(tmp_path: Path) -> None
     assert counts_of(str(tmp_path / "some.xlsx")) == [0, 2]
 
 
+def test_ids_of_a_sheet_that_end_in_midnight_are_not_cut(tmp_path: Path) -> None:
+    """Or two people would share an id; the end of a paragraph is one of a line."""
+    import xlsxwriter
+
+    ids = ["p", "p", *["p 00:00:00"] * 9, *["q\u2029"] * 2, "q 00:00:00"]
+    rows = [(who, "b" if place < 2 or place > 12 else "a") for place, who in enumerate(ids)]
+    with xlsxwriter.Workbook(tmp_path / "some.xlsx", {"default_date_format": "yyyy-mm-dd"}) as workbook:
+        sheet = workbook.add_worksheet()
+        for row, cells in enumerate([("who", "x"), *rows]):
+            sheet.write_row(row, 0, cells)
+    assert counts_of(str(tmp_path / "some.xlsx")) == [2, 3]
+
+
 # ---- SQLite
 
 
