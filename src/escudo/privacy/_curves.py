@@ -226,11 +226,12 @@ def _laplace(event: LaplaceEvent) -> PrivacyCurve:
         loss = epsilon
     else:
         # The statistic is on the grid, so it moves by whole steps; a quotient may miss a whole number by rounding.
-        quotient, step_loss = event.l1_sensitivity / event.grid * (1 + 1e-12), event.grid / event.scale
+        quotient = event.l1_sensitivity / event.grid * (1 + 1e-12)
+        step_loss = round_up(Fraction(event.grid) / Fraction(event.scale))
         if not (1 <= quotient < 2**53 and step_loss > 1e-300):  # less than a step, or steps beyond counting
             return pure
         steps = math.floor(quotient)
-        loss = steps * step_loss
+        loss = math.nextafter(steps * step_loss, math.inf)
         q = math.exp(-step_loss)
 
         def other_weight(orders: FloatArray) -> FloatArray:
@@ -260,7 +261,9 @@ def _discrete_laplace_deltas(steps: int, step_loss: float, epsilons: FloatArray)
     x = np.maximum(np.ceil((steps - epsilons / step_loss) / 2) - 1, 0.0)
     # 1 - q^{x+1}/(1+q) - e^ε q^{s-x}/(1+q), written as a sum of terms that vanish with the loss.
     above = -np.expm1(-(x + 1) * step_loss) - np.expm1(np.minimum(epsilons - (steps - x) * step_loss, 0.0)) + q - 1
-    return np.where(epsilons >= steps * step_loss, 0.0, _probabilities(above / (1 + q) + 1e-16))
+    loss = steps * step_loss  # known to a part in 10¹⁵, as what is added up is
+    rounding = 1e-15 * (1 + loss)
+    return np.where(epsilons >= math.nextafter(loss, math.inf), 0.0, _probabilities(above / (1 + q) + rounding))
 
 
 def _gaussian(event: GaussianEvent) -> PrivacyCurve:

@@ -481,16 +481,17 @@ def hide_values(message: str) -> Iterator[None]:
     """Turn whatever an engine raises into ``InputError(message)``: its own words may quote private values."""
     try:
         yield
-    except EscudoError:
+    except (EscudoError, MemoryError):
         raise
-    except MemoryError:
-        raise
-    except Exception:
-        raise InputError(message) from None  # or a traceback would go on to print the engine's own message
     except BaseException as error:
-        if type(error).__name__ == "PanicException":  # a crash inside polars derives from BaseException
-            raise InputError(message) from None
-        raise
+        # A crash inside polars derives from BaseException.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        told = InputError(message)
+        try:
+            raise told from None
+        finally:
+            told.__context__ = None  # or it would lead back to the engine's own message
 
 
 _FORMS = (
