@@ -325,15 +325,24 @@ def _standard_input() -> Path:
     return _sheet(str(copy), "") if ending in SHEETS else copy
 
 
-@cache
+def _state(file: Path) -> tuple[str, int, int]:
+    """Return which file this is and what tells that it was changed: another one is copied anew, whatever its name."""
+    known = _openable(file).stat()
+    return os.path.realpath(file), known.st_mtime_ns, known.st_size
+
+
 def _sheet(book: str, name: str) -> Path:
     """Return a copy of a workbook's sheet as CSV: every cell as text, so that none decides how its column is read."""
+    return _copied_sheet(book, name, _state(Path(book)))
+
+
+@cache
+def _copied_sheet(book: str, name: str, _: object) -> Path:
     try:
         import fastexcel
         import polars as pl
     except ImportError:
         raise InputError("a workbook needs: pip install 'escudo[excel]'.") from None
-    _openable(Path(book))
     with hide_values(f"'{book}' is not a readable workbook. Is it damaged, locked by a password or of another format?"):
         sheets = fastexcel.read_excel(book).sheet_names
         listed = ", ".join(f"'{book}#{sheet}'" for sheet in sheets[:6])
@@ -361,19 +370,26 @@ def _sheet(book: str, name: str) -> Path:
 
 
 def _new_copy() -> Path:
-    copy = _private_folder() / f"copy-{len(COPIES)}.csv"
+    opened, name = tempfile.mkstemp(".csv", dir=_private_folder())  # a name that no process forked from this one has
+    os.close(opened)
+    copy = Path(name)
     COPIES.add(copy)
     return copy
 
 
-@cache
 def _sqlite(text: str) -> Path:
     """Return a copy of a table of SQLite as CSV: any cell may hold a value of any kind there, so all are text."""
     url, settings = _parts(text)
     name = settings.pop("table", "")
     if not name or settings or url.netloc:
         raise InputError("the SQLite URL must be sqlite:///FILE?table=NAME, four slashes before an absolute path.")
-    file = _openable(Path(unquote(url.path.removeprefix("/"))))
+    file = Path(unquote(url.path.removeprefix("/")))
+    log = Path(f"{file}-wal")  # which may hold the newest rows
+    return _copied_table(file, name, (_state(file), _state(log) if log.exists() else None))
+
+
+@cache
+def _copied_table(file: Path, name: str, _: object) -> Path:
     place = f"file:{quote(str(file.absolute()))}?mode=ro"
     damaged = f"'{file}' cannot be read as a SQLite database. Is it one, and is no program writing to it?"
     with hide_values(damaged), closing(sqlite3.connect(place, uri=True)) as connection:

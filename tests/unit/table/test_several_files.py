@@ -193,6 +193,26 @@ def test_ids_of_a_sheet_that_end_in_midnight_are_not_cut(tmp_path: Path) -> None
     assert counts_of(str(tmp_path / "some.xlsx")) == [2, 3]
 
 
+def test_another_book_or_database_of_the_same_name_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or what one account pays for would be read from the table of another."""
+    import xlsxwriter
+
+    for place, several in (("one", 1), ("two", 3), ("one", 2)):  # the last one written anew
+        (tmp_path / place).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / place)
+        rows = [("p", "a")] * several
+        with closing(sqlite3.connect("some.db")) as connection, connection:
+            connection.execute("DROP TABLE IF EXISTS visits")
+            connection.execute("CREATE TABLE visits (who, x)")
+            connection.executemany("INSERT INTO visits VALUES (?, ?)", rows)
+        with xlsxwriter.Workbook("some.xlsx") as workbook:
+            sheet = workbook.add_worksheet()
+            for row, cells in enumerate([("who", "x"), *rows]):
+                sheet.write_row(row, 0, cells)
+        for data in ("sqlite:///some.db?table=visits", "some.xlsx"):
+            assert open_data(data, PEOPLE).collect().height == several
+
+
 # ---- SQLite
 
 
