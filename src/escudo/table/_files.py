@@ -40,6 +40,7 @@ from escudo.table._text_files import (
     MIDNIGHT,
     Dialect,
     joined,
+    one_file,
     recognised,
     scan_json,
     stated_texts,
@@ -111,11 +112,10 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     files = data_files(path)
     ending, which = files[0].suffix.lower(), fspath(path)
     with hide_values(f"'{which}' is not a readable {ending[1:]} file. Is it damaged, empty or of another format?"):
-        # A name is one file, whatever brackets and stars are in it.
         if ending == ".parquet":
-            frame = joined([pl.scan_parquet(glob.escape(str(file))) for file in files], files)
+            frame = joined([pl.scan_parquet(one_file(file)) for file in files], files)
         elif ending in (".arrow", ".feather"):
-            frame = joined([pl.scan_ipc(glob.escape(str(file))) for file in files], files)
+            frame = joined([pl.scan_ipc(one_file(file)) for file in files], files)
         elif ending not in SEPARATED:
             frame = joined([scan_json(file, schema) for file in files], files)
         elif schema is None:

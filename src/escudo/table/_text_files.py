@@ -398,12 +398,17 @@ def scan_texts(file: Path, dialect: Dialect | None = None, keys: Sequence[str] =
     return texts.with_columns(map(shown, names))
 
 
+def one_file(file: Path) -> str:
+    """Return what polars is told to read: this one file, whatever stars are in its name, from any folder later on."""
+    return glob.escape(str(file.absolute()))
+
+
 def _scan(source: Path | bytes, separator: str, quote: str | None = None) -> pl.LazyFrame:
     """Cut lines at each separator, after a first one that says how many fields there are; more are cut off."""
     import polars as pl
 
     return pl.scan_csv(
-        source if isinstance(source, bytes) else glob.escape(str(source)),
+        source if isinstance(source, bytes) else one_file(source),
         separator=separator,
         infer_schema=False,
         quote_char=quote,
@@ -417,7 +422,7 @@ def _lines(source: Path | bytes) -> pl.LazyFrame:
     import polars as pl
 
     return pl.scan_csv(
-        source if isinstance(source, bytes) else glob.escape(str(source)),
+        source if isinstance(source, bytes) else one_file(source),
         separator="\n",  # nothing is left that could cut a line
         has_header=False,
         schema={_LINE: pl.String},

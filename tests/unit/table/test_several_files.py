@@ -213,6 +213,27 @@ def test_another_book_or_database_of_the_same_name_is_another(tmp_path: Path, mo
             assert open_data(data, PEOPLE).collect().height == several
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet", "arrow"])
+def test_a_table_stays_that_file_wherever_it_is_read(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, who in (("two", "b"), ("one", "a")):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        frame, file = pl.DataFrame({"who": ["p"], "x": [who]}), Path(f"some.{ending}")
+        write = {
+            "csv": frame.write_csv,
+            "tsv": lambda to, each=frame: each.write_csv(to, separator="\t"),
+            "ndjson": frame.write_ndjson,
+            "parquet": frame.write_parquet,
+            "arrow": frame.write_ipc,
+        }
+        write[ending](file)
+    table = escudo.PrivateTable(open_data(f"some.{ending}", PEOPLE), PEOPLE)
+    monkeypatch.chdir(tmp_path / "two")
+    assert table.counts("x").tolist() == [1, 0]
+
+
 # ---- SQLite
 
 
