@@ -181,8 +181,9 @@ def _source(file: Path, dialect: Dialect) -> Path | bytes:
         while block := opened.read(_BLOCK):
             text.write(decoder.decode(block).encode())
         text.write(decoder.decode(b"", final=True).encode())
+    found = text.getvalue()
     # Where the first line is somebody's row, it is read as it would be in any other place.
-    return _MARKED.sub(b"\n", text.getvalue()) if dialect.header else text.getvalue()
+    return _MARKED.sub(b"\n", found) if dialect.header and _MARKED.search(found) else found
 
 
 def announced(file: Path) -> Dialect:
