@@ -5,7 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import sqlite3
+from contextlib import closing
 from typing import Any
+
+import xlsxwriter
 
 from neighbours.tables import ENGINES, Content, Rows, columns_of
 
@@ -80,8 +84,57 @@ def _arrow(rows: Rows, content: Content) -> bytes:
     return file.getvalue()
 
 
-DIALECTS = {"european.csv": {"delimiter": ";", "encoding": "cp1252", "decimal": ","}}
-"""What the schema says about files of this ending."""
+def _nameless(rows: Rows, content: Content) -> bytes:
+    whole: bytes = _csv(",")(rows, content)
+    return whole.partition(b"\n")[2]
+
+
+def _cells(rows: Rows, content: Content) -> list[list[Any]]:
+    """Return what a sheet or SQLite can hold of the rows, and all else as text."""
+    small = float, bool, type(None)
+    return [
+        [
+            value
+            if isinstance(value, small) or (isinstance(value, int) and abs(value) < 2**63)
+            else str(value).encode(errors="replace").decode()
+            for value in (row[name] for name in columns_of(content))
+        ]
+        for row in rows
+    ]
+
+
+def _sqlite(rows: Rows, content: Content) -> bytes:
+    names = ", ".join(columns_of(content))
+    with closing(sqlite3.connect(":memory:")) as connection, connection:
+        connection.execute(f"CREATE TABLE kept ({names})")
+        for cells in _cells(rows, content):
+            connection.execute(f"INSERT INTO kept VALUES ({', '.join('?' * len(cells))})", cells)
+        connection.commit()
+        return connection.serialize()
+
+
+def _xlsx(rows: Rows, content: Content) -> bytes:
+    file = io.BytesIO()
+    with xlsxwriter.Workbook(file, {"in_memory": True, "nan_inf_to_errors": True}) as workbook:
+        sheet = workbook.add_worksheet()
+        for place, cells in enumerate([columns_of(content), *_cells(rows, content)]):
+            for column, value in enumerate(cells):
+                write = sheet.write_string if isinstance(value, str) else sheet.write
+                write(place, column, value)
+    return file.getvalue()
+
+
+def stated(ending: str, content: Content) -> dict[str, Any]:
+    """Return what the schema says about files of this ending."""
+    if ending == "nameless.csv":
+        return {"header": tuple(columns_of(content))}
+    return {"delimiter": ";", "encoding": "cp1252", "decimal": ","} if ending == "european.csv" else {}
+
+
+def address(file: str) -> str:
+    """Return what names the data in a file."""
+    return f"sqlite:///{file}?table=kept" if file.endswith(".sqlite") else file
+
 
 WRITERS: dict[str, Any] = {
     "csv": _csv(","),
@@ -90,10 +143,14 @@ WRITERS: dict[str, Any] = {
     "ndjson": _ndjson,
     "parquet": _parquet,
     "arrow": _arrow,
+    "nameless.csv": _nameless,
+    "sqlite": _sqlite,
+    "xlsx": _xlsx,
 }
 LINES = {
     "csv": CSV_LINES,
     "tsv": CSV_LINES,
+    "nameless.csv": CSV_LINES,
     "european.csv": [line.replace(b",", b";") for line in CSV_LINES] + [b"no;5,5;2,0;true", b"\x81;\x9d;5.5;1,2,3"],
     "ndjson": JSON_LINES,
 }

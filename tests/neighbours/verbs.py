@@ -21,7 +21,7 @@ from escudo.privacy import MemoryAccount, Relation, Unit
 from escudo.synthesis import Prepared, fit, prepare, prepare_discovered
 from escudo.table import PrivateTable, Schema
 from escudo.utility import evaluate_privately, fitting_evaluated, prepare_evaluated
-from neighbours.files import DIALECTS
+from neighbours.files import address, stated
 from neighbours.tables import ENGINES, MOST_ROWS, RELATIONS, UNITS, Content, base_rows, columns_of, graph_of, schema_of
 
 SEED = 7
@@ -344,7 +344,7 @@ def _command(line: str, *, seeded: bool = True) -> Callable[[Asked, Path], Any]:
 
         file = folder / f"input.{asked.frame[0]}"
         file.write_bytes(asked.frame[1])
-        replace(asked.schema, **DIALECTS.get(asked.frame[0], {})).write(folder / "input.schema.toml")
+        replace(asked.schema, **stated(asked.frame[0], asked.content)).write(folder / "input.schema.toml")
         _kinds(asked.unit).write(folder / "input.kinds.toml")
         (folder / "input.graph.dot").write_text(_dot(asked.content))
         url = f"sqlite:///{folder / 'input.ledger.db'}"
@@ -360,7 +360,7 @@ def _command(line: str, *, seeded: bool = True) -> Callable[[Asked, Path], Any]:
         os.chdir(folder)
         try:
             names = {"schema": "input.schema.toml", "kinds": "input.kinds.toml", "graph": "input.graph.dot"}
-            ready = line.format(data=file.name, **names).split()
+            ready = line.format(data=address(file.name), **names).split()
             result = CliRunner().invoke(app, [*ready, *ledger])
         finally:
             os.chdir(before)
@@ -400,6 +400,8 @@ def _commands() -> Iterator[Verb]:
     known = _command(f"{_LEARN} --schema {{kinds}}", seeded=False)
     for ending in ("csv", "ndjson"):
         yield Verb(name=f"escudo schema learn --schema {ending}", ask=known, rows=40, file=ending, cost=100)
+    for ending in ("nameless.csv", "sqlite", "xlsx"):
+        yield Verb(name=f"escudo release {ending}", ask=_command(_RELEASE), file=ending, cost=300)
 
 
 COMMANDS = [*_commands()]

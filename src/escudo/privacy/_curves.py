@@ -226,11 +226,12 @@ def _laplace(event: LaplaceEvent) -> PrivacyCurve:
         loss = epsilon
     else:
         # The statistic is on the grid, so it moves by whole steps; a quotient may miss a whole number by rounding.
-        quotient, step_loss = event.l1_sensitivity / event.grid * (1 + 1e-12), event.grid / event.scale
-        if not (1 <= quotient < 2**53 and step_loss > 1e-300):  # less than a step, or steps beyond counting
+        quotient, step = event.l1_sensitivity / event.grid * (1 + 1e-12), Fraction(event.grid) / Fraction(event.scale)
+        if not (1 <= quotient < 2**53 and step > 1e-300):  # less than a step, or steps beyond counting
             return pure
+        step_loss = round_up(step)
         steps = math.floor(quotient)
-        loss = steps * step_loss
+        loss = math.nextafter(steps * step_loss, math.inf)
         q = math.exp(-step_loss)
 
         def other_weight(orders: FloatArray) -> FloatArray:
@@ -258,9 +259,11 @@ def _discrete_laplace_deltas(steps: int, step_loss: float, epsilons: FloatArray)
     q = math.exp(-step_loss)
     # The last x whose loss (steps - 2x)·step_loss exceeds ε; at a tie both neighbours of x give the same sum.
     x = np.maximum(np.ceil((steps - epsilons / step_loss) / 2) - 1, 0.0)
-    # 1 - q^{x+1}/(1+q) - e^ε q^{s-x}/(1+q), written as a sum of terms that vanish with the loss.
-    above = -np.expm1(-(x + 1) * step_loss) - np.expm1(np.minimum(epsilons - (steps - x) * step_loss, 0.0)) + q - 1
-    return np.where(epsilons >= steps * step_loss, 0.0, _probabilities(above / (1 + q) + 1e-16))
+    # 1 - q^{x+1}/(1+q) - e^ε q^{s-x}/(1+q), written as a sum of terms that vanish with the loss, none below 0.
+    left = np.nextafter((steps - x) * step_loss, math.inf)
+    above = -q * np.expm1(-x * step_loss) - np.expm1(np.minimum(epsilons - left, 0.0))
+    largest = math.nextafter(steps * step_loss, math.inf)
+    return np.where(epsilons >= largest, 0.0, _probabilities(above / (1 + q) + 1e-16))
 
 
 def _gaussian(event: GaussianEvent) -> PrivacyCurve:

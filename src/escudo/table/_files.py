@@ -34,7 +34,18 @@ import narwhals as nw
 from escudo._validate import did_you_mean, one_of
 from escudo.errors import EscudoError, InputError
 from escudo.table._schema import Schema
-from escudo.table._text_files import COPIES, LINE_END, Dialect, joined, recognised, scan_json, stated_texts, typed_texts
+from escudo.table._text_files import (
+    COPIES,
+    LINE_END,
+    MIDNIGHT,
+    Dialect,
+    joined,
+    one_file,
+    recognised,
+    scan_json,
+    stated_texts,
+    typed_texts,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,6 +59,7 @@ STANDARD_INPUT = "-"
 _MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{": ".ndjson"}
 _BLOCK = 2**20
 _SQLITE = "sqlite:"
+_LINE_ENDS = rf"[\r\n{MIDNIGHT}]+"
 _MOST_FILES = 10_000
 _DELTA_LOG = "_delta_log"
 _ICEBERG_METADATA, _NEWEST_IN_POLARS = ".metadata.json", 2
@@ -100,11 +112,10 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
     files = data_files(path)
     ending, which = files[0].suffix.lower(), fspath(path)
     with hide_values(f"'{which}' is not a readable {ending[1:]} file. Is it damaged, empty or of another format?"):
-        # A name is one file, whatever brackets and stars are in it.
         if ending == ".parquet":
-            frame = joined([pl.scan_parquet(glob.escape(str(file))) for file in files], files)
+            frame = joined([pl.scan_parquet(one_file(file)) for file in files], files)
         elif ending in (".arrow", ".feather"):
-            frame = joined([pl.scan_ipc(glob.escape(str(file))) for file in files], files)
+            frame = joined([pl.scan_ipc(one_file(file)) for file in files], files)
         elif ending not in SEPARATED:
             frame = joined([scan_json(file, schema) for file in files], files)
         elif schema is None:
@@ -314,15 +325,24 @@ def _standard_input() -> Path:
     return _sheet(str(copy), "") if ending in SHEETS else copy
 
 
-@cache
+def _state(file: Path) -> tuple[str, int, int]:
+    """Return which file this is and what tells that it was changed: another one is copied anew, whatever its name."""
+    known = _openable(file).stat()
+    return os.path.realpath(file), known.st_mtime_ns, known.st_size
+
+
 def _sheet(book: str, name: str) -> Path:
     """Return a copy of a workbook's sheet as CSV: every cell as text, so that none decides how its column is read."""
+    return _copied_sheet(book, name, _state(Path(book)))
+
+
+@cache
+def _copied_sheet(book: str, name: str, _: object) -> Path:
     try:
         import fastexcel
         import polars as pl
     except ImportError:
         raise InputError("a workbook needs: pip install 'escudo[excel]'.") from None
-    _openable(Path(book))
     with hide_values(f"'{book}' is not a readable workbook. Is it damaged, locked by a password or of another format?"):
         sheets = fastexcel.read_excel(book).sheet_names
         listed = ", ".join(f"'{book}#{sheet}'" for sheet in sheets[:6])
@@ -342,27 +362,34 @@ def _sheet(book: str, name: str) -> Path:
     if not read.width:
         raise InputError(f"'{book}' has nothing in sheet {name or sheets[0]!r}, not even a row that names the columns.")
     # A cell may hold line ends; a line of text may not.
-    text = pl.all().cast(pl.String).str.replace_all(r"[\r\n]+", LINE_END)
-    plain = read.with_columns(text.str.replace(r" 00:00:00$", ""))
+    text = pl.all().cast(pl.String).str.replace_all(_LINE_ENDS, LINE_END)
+    plain = read.with_columns(text.str.replace(r" 00:00:00$", MIDNIGHT))
     copy = _new_copy()
     plain.write_csv(copy, include_header=False)
     return copy
 
 
 def _new_copy() -> Path:
-    copy = _private_folder() / f"copy-{len(COPIES)}.csv"
+    opened, name = tempfile.mkstemp(".csv", dir=_private_folder())  # a name that no process forked from this one has
+    os.close(opened)
+    copy = Path(name)
     COPIES.add(copy)
     return copy
 
 
-@cache
 def _sqlite(text: str) -> Path:
     """Return a copy of a table of SQLite as CSV: any cell may hold a value of any kind there, so all are text."""
     url, settings = _parts(text)
     name = settings.pop("table", "")
     if not name or settings or url.netloc:
         raise InputError("the SQLite URL must be sqlite:///FILE?table=NAME, four slashes before an absolute path.")
-    file = _openable(Path(unquote(url.path.removeprefix("/"))))
+    file = Path(unquote(url.path.removeprefix("/")))
+    log = Path(f"{file}-wal")  # which may hold the newest rows
+    return _copied_table(file, name, (_state(file), _state(log) if log.exists() else None))
+
+
+@cache
+def _copied_table(file: Path, name: str, _: object) -> Path:
     place = f"file:{quote(str(file.absolute()))}?mode=ro"
     damaged = f"'{file}' cannot be read as a SQLite database. Is it one, and is no program writing to it?"
     with hide_values(damaged), closing(sqlite3.connect(place, uri=True)) as connection:
@@ -383,7 +410,7 @@ def _sqlite(text: str) -> Path:
 def _cell(value: object) -> object:
     """Return a value of SQLite as one field of a line; bytes are none."""
     if isinstance(value, str):
-        return re.sub(r"[\r\n]+", LINE_END, value)
+        return re.sub(_LINE_ENDS, LINE_END, value)
     return None if isinstance(value, bytes) else value
 
 
@@ -470,16 +497,17 @@ def hide_values(message: str) -> Iterator[None]:
     """Turn whatever an engine raises into ``InputError(message)``: its own words may quote private values."""
     try:
         yield
-    except EscudoError:
+    except (EscudoError, MemoryError):
         raise
-    except MemoryError:
-        raise
-    except Exception:
-        raise InputError(message) from None  # or a traceback would go on to print the engine's own message
     except BaseException as error:
-        if type(error).__name__ == "PanicException":  # a crash inside polars derives from BaseException
-            raise InputError(message) from None
-        raise
+        # A crash inside polars derives from BaseException.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        told = InputError(message)
+        try:
+            raise told from None
+        finally:
+            told.__context__ = None  # or it would lead back to the engine's own message
 
 
 _FORMS = (

@@ -45,6 +45,7 @@ _LINE = "line"
 _EXACT = 2**53  # whole numbers below it are floats as they are
 _BLOCK = 2**20  # bytes of a file that are read at once
 _SAMPLE = 2000  # lines by which a delimiter is recognised
+_MARKED = re.compile(b"\n(?:\xef\xbb\xbf)+")  # where a line begins with marks of the byte order
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity
 
@@ -52,8 +53,8 @@ _LONG = 10_000  # digits of a whole number beyond which it is taken for an infin
 COPIES: set[Path] = set()
 """Files that escudo wrote, of sheets and tables that are no text: with commas and in UTF-8, a row on each line."""
 
-LINE_END = "\u2028"
-"""What stands in them for the line ends in a cell."""
+LINE_END, MIDNIGHT = "\u2028", "\u2029"
+"""What stands in them for the line ends in a cell, and for the time at which a day begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Dialect:
 
     Attributes:
         delimiter: What stands between fields.
-        encoding: The encoding; a mark of the byte order at the beginning is no part of the text in any.
+        encoding: The encoding; a mark of the byte order at the beginning is no part of the text in any. Where the first
+            line is a row, none is at the beginning of any line.
         decimal: What stands before the decimals of a number.
         header: What the columns are called, where the first line does not say; else none.
         quoted_newlines: Whether a quoted field may hold line feeds, so that a record may be several lines.
@@ -132,7 +134,7 @@ def header(file: Path, dialect: Dialect) -> list[str]:
 def first_fields(file: Path, dialect: Dialect) -> list[str]:
     """Return the fields of the first line, as they are."""
     names = [name or "" for name in fields_of(_first_line(file, dialect.encoding), dialect.delimiter)]
-    return [name.replace(LINE_END, " ") for name in names] if file in COPIES else names
+    return [name.replace(LINE_END, " ").replace(MIDNIGHT, "") for name in names] if file in COPIES else names
 
 
 def _first_line(file: Path, encoding: str) -> str:
@@ -169,16 +171,19 @@ def _source(file: Path, dialect: Dialect) -> Path | bytes:
     if dialect.encoding == "utf-8" and not dialect.header:
         return file
     text = io.BytesIO()
-    if dialect.header:
-        text.write(dialect.delimiter.join(f"f{place}" for place in range(len(dialect.header))).encode() + b"\n")
     with file.open("rb") as opened:
         block = opened.read(_BLOCK)
         decoder = codecs.getincrementaldecoder(_codec(block, dialect.encoding))("replace")
-        text.write(decoder.decode(block).removeprefix("\ufeff").encode())
+        decoded = decoder.decode(block)
+        if dialect.header:
+            decoded = dialect.delimiter.join(f"f{place}" for place in range(len(dialect.header))) + "\n" + decoded
+        text.write(decoded.removeprefix("\ufeff").encode())
         while block := opened.read(_BLOCK):
             text.write(decoder.decode(block).encode())
         text.write(decoder.decode(b"", final=True).encode())
-    return text.getvalue()
+    found = text.getvalue()
+    # Where the first line is somebody's row, it is read as it would be in any other place.
+    return _MARKED.sub(b"\n", found) if dialect.header and _MARKED.search(found) else found
 
 
 def announced(file: Path) -> Dialect:
@@ -362,7 +367,7 @@ def scan_texts(file: Path, dialect: Dialect | None = None, keys: Sequence[str] =
         file: The file.
         dialect: How it is written; by default UTF-8, with what its ending says between fields.
         keys: The columns that say whose row it is. In a copy, a line end in a cell is a blank, but a key with one is
-            none: different ones may have become the same.
+            none: different ones may have become the same. What is a day at midnight is that day, but not in a key.
     """
     import polars as pl
 
@@ -386,10 +391,17 @@ def scan_texts(file: Path, dialect: Dialect | None = None, keys: Sequence[str] =
     )
     if file not in COPIES:
         return texts
-    return texts.with_columns(
-        _unmarked(pl.col(name), LINE_END) if name in keys else pl.col(name).str.replace_all(LINE_END, " ", literal=True)
-        for name in names
-    )
+
+    def shown(name: str) -> pl.Expr:
+        text = _unmarked(pl.col(name), LINE_END) if name in keys else pl.col(name).str.replace_all(LINE_END, " ")
+        return text.str.replace(MIDNIGHT, " 00:00:00" if name in keys else "")
+
+    return texts.with_columns(map(shown, names))
+
+
+def one_file(file: Path) -> str:
+    """Return what polars is told to read: this one file, whatever stars are in its name, from any folder later on."""
+    return glob.escape(str(file.absolute()))
 
 
 def _scan(source: Path | bytes, separator: str, quote: str | None = None) -> pl.LazyFrame:
@@ -397,7 +409,7 @@ def _scan(source: Path | bytes, separator: str, quote: str | None = None) -> pl.
     import polars as pl
 
     return pl.scan_csv(
-        source if isinstance(source, bytes) else glob.escape(str(source)),
+        source if isinstance(source, bytes) else one_file(source),
         separator=separator,
         infer_schema=False,
         quote_char=quote,
@@ -411,7 +423,7 @@ def _lines(source: Path | bytes) -> pl.LazyFrame:
     import polars as pl
 
     return pl.scan_csv(
-        source if isinstance(source, bytes) else glob.escape(str(source)),
+        source if isinstance(source, bytes) else one_file(source),
         separator="\n",  # nothing is left that could cut a line
         has_header=False,
         schema={_LINE: pl.String},

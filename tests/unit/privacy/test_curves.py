@@ -86,6 +86,24 @@ def test_laplace_noise_on_a_grid_matches_its_masses(steps, step_loss):
         assert_just_above(curve.renyi[SOME], [renyi(p, q, order) for order in ORDERS[SOME]])
 
 
+@pytest.mark.parametrize(("steps", "scale"), [(1, 0.25312279824866213), (1, 0.1), (3, 0.7), (5, 0.3), (2, 49.1)])
+def test_laplace_noise_on_a_grid_is_not_below_the_truth_at_its_largest_losses(steps, scale):
+    """Where δ is small beside what it is the difference of, and where the loss itself was rounded."""
+    curve = curve_of(LaplaceEvent(l1_sensitivity=steps, scale=scale, grid=1))
+    epsilons = steps / scale * (1 - 0.1 ** np.arange(1, 17))
+    with mpmath.workdps(60):
+        ratio = 1 / mpmath.mpf(scale)
+        q = mpmath.exp(-ratio)
+
+        def truth(epsilon):
+            x = max(mpmath.ceil((steps - mpmath.mpf(epsilon) / ratio) / 2) - 1, 0)
+            return max(1 - (q ** (x + 1) + mpmath.exp(mpmath.mpf(epsilon)) * q ** (steps - x)) / (1 + q), 0)
+
+        assert curve.exact is not None
+        assert_just_above(curve.exact.deltas(epsilons), [truth(float(e)) for e in epsilons])
+        assert curve.exact.top >= steps * ratio
+
+
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0, 4.0])
 def test_continuous_laplace_noise_matches_its_integrals(epsilon):
     with mpmath.workdps(40):

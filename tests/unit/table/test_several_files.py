@@ -180,6 +180,60 @@ def test_ids_that_differ_in_line_ends_are_not_one_person(tmp_path: Path) -> None
     assert counts_of(str(tmp_path / "some.xlsx")) == [0, 2]
 
 
+def test_ids_of_a_sheet_that_end_in_midnight_are_not_cut(tmp_path: Path) -> None:
+    """Or two people would share an id; the end of a paragraph is one of a line."""
+    import xlsxwriter
+
+    ids = ["p", "p", *["p 00:00:00"] * 9, *["q\u2029"] * 2, "q 00:00:00"]
+    rows = [(who, "b" if place < 2 or place > 12 else "a") for place, who in enumerate(ids)]
+    with xlsxwriter.Workbook(tmp_path / "some.xlsx", {"default_date_format": "yyyy-mm-dd"}) as workbook:
+        sheet = workbook.add_worksheet()
+        for row, cells in enumerate([("who", "x"), *rows]):
+            sheet.write_row(row, 0, cells)
+    assert counts_of(str(tmp_path / "some.xlsx")) == [2, 3]
+
+
+def test_another_book_or_database_of_the_same_name_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or what one account pays for would be read from the table of another."""
+    import xlsxwriter
+
+    for place, several in (("one", 1), ("two", 3), ("one", 2)):  # the last one written anew
+        (tmp_path / place).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / place)
+        rows = [("p", "a")] * several
+        with closing(sqlite3.connect("some.db")) as connection, connection:
+            connection.execute("DROP TABLE IF EXISTS visits")
+            connection.execute("CREATE TABLE visits (who, x)")
+            connection.executemany("INSERT INTO visits VALUES (?, ?)", rows)
+        with xlsxwriter.Workbook("some.xlsx") as workbook:
+            sheet = workbook.add_worksheet()
+            for row, cells in enumerate([("who", "x"), *rows]):
+                sheet.write_row(row, 0, cells)
+        for data in ("sqlite:///some.db?table=visits", "some.xlsx"):
+            assert open_data(data, PEOPLE).collect().height == several
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "parquet", "arrow"])
+def test_a_table_stays_that_file_wherever_it_is_read(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, who in (("two", "b"), ("one", "a")):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        frame, file = pl.DataFrame({"who": ["p"], "x": [who]}), Path(f"some.{ending}")
+        write = {
+            "csv": frame.write_csv,
+            "tsv": lambda to, each=frame: each.write_csv(to, separator="\t"),
+            "ndjson": frame.write_ndjson,
+            "parquet": frame.write_parquet,
+            "arrow": frame.write_ipc,
+        }
+        write[ending](file)
+    table = escudo.PrivateTable(open_data(f"some.{ending}", PEOPLE), PEOPLE)
+    monkeypatch.chdir(tmp_path / "two")
+    assert table.counts("x").tolist() == [1, 0]
+
+
 # ---- SQLite
 
 

@@ -106,6 +106,18 @@ def test_a_file_without_line_feeds_is_refused_and_none_of_its_rows_shown(path: P
     assert scan(path, headed).collect().height == 1  # no row is taken for names, so none can be refused
 
 
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16"])
+def test_without_a_line_of_names_a_row_is_the_same_wherever_it_stands(tmp_path: Path, codec: str) -> None:
+    """A mark of the byte order is no part of the first row, and of no other, or whoever is first would decide."""
+    said = {"header": ["who", "x"], "encoding": codec, "person_id": "who", "max_rows_per_person": 9}
+    schema = Schema.from_dict({"columns": {"x": ["a,b", "c"]}, "table": said})
+    path, rows = tmp_path / "visits.csv", ['p,"a,b"', '\ufeff"p","a,b"', "\ufeffp,c"]
+    for places in ([0, 1, 2], [1, 2, 0], [2, 0, 1]):
+        path.write_bytes("".join(rows[place] + "\n" for place in places).encode(codec))
+        read = scan(path, schema).collect()
+        assert read.rows() == [("p", "c" if place == 2 else "a,b") for place in places]
+
+
 def test_a_name_may_be_quoted(path: Path) -> None:
     wanted = counts(write(path, LINES))
     separator = "\t" if path.suffix == ".tsv" else ","
