@@ -48,6 +48,7 @@ from escudo.table._values import (
     as_real,
     as_text,
     date_of,
+    days_in_texts,
     encodable,
     is_null,
     one_dimensional,
@@ -424,7 +425,7 @@ class Numeric(_Described):
         integer: Whether the values are whole numbers.
         missing: Whether missing values have a cell of their own, which comes last.
         fill: What missing values count as when they have no cell of their own.
-        date: How a day is written in a text file, such as ``"%d.%m.%Y"``, if the values are dates: ``"%Y-%m-%d"`` also
+        date: How text writes a day, such as ``"%d.%m.%Y"``, if the values are dates: ``"%Y-%m-%d"`` also
             where they have a type of their own. Bounds, edges and fill are then dates, kept as the days since
             1970-01-01; a point in time counts as its day, in UTC if it has a zone.
         confirmed: Whether a person vouched that the bounds are public; false for those read from data.
@@ -690,16 +691,20 @@ class Numeric(_Described):
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
         elif array.dtype.kind in "Oc" or (array.dtype.kind == "M" and self.date is not None):
-            numbers = np.fromiter(map(self.read, array), dtype=np.float64, count=array.size)
+            numbers = self.read(array)
+        elif array.dtype.kind == "U" and self.date is not None:
+            numbers = self.read(array.tolist())
         else:
             numbers = np.full(array.shape, math.nan)
         cells = np.searchsorted(self.boundaries[1:-1], numbers, side="right").astype(np.int64)
         cells[np.isnan(numbers)] = self.null_code
         return cells
 
-    def read(self, value: Any) -> float:
-        """Read one value as a number, or as a day where the column holds dates; NaN if it is none."""
-        return as_float(value) if self.date is None else as_day(value)
+    def read(self, values: Sequence[Any]) -> NDArray[np.float64]:
+        """Read objects as numbers, or as days where the column holds dates, also as text; NaN for what is none."""
+        one = as_float if self.date is None else as_day
+        numbers = np.fromiter(map(one, values), dtype=np.float64, count=len(values))
+        return numbers if self.date is None else np.where(np.isnan(numbers), days_in_texts(values, self.date), numbers)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float64]:
         """Return the middle of each bin, NaN for the missing cell.
