@@ -26,7 +26,6 @@ import numpy as np
 from narwhals.dtypes import DType
 
 from escudo._card import card, number_of, plain, tracking
-from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
     MISSING_LABEL,
@@ -40,7 +39,7 @@ from escudo.table._columns import (
 )
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
 from escudo.table._files import alike, as_lazy, data_files, hide_values, is_lake, is_sqlite, is_workbook, text_files
-from escudo.table._frames import Source, reads_texts
+from escudo.table._frames import Source, instead_of, reads_texts
 from escudo.table._schema import DECIMALS, Schema
 from escudo.table._text_files import (
     FEW_WORDS,
@@ -889,8 +888,9 @@ def _check_column(
         there = Source(engine="", frame=frame.select(*map(nw.col, column.derived)).collect())
         return _check_bounds(there.lazy({column.name: column}, schema.columns), column, rows)
     if column.name not in types:
-        absent = f"the table has no column {column.name!r}." + did_you_mean(column.name, types)
-        return ColumnCheck(name=column.name, problem=absent)
+        said = column.name == schema.names[0] or not types.keys().isdisjoint(schema.names)  # not once for each column
+        hint = instead_of(column.name, schema.names, types) if said else ""
+        return ColumnCheck(name=column.name, problem=f"the table has no column {column.name!r}.{hint}")
     dtype = types[column.name]
     try:
         check_holds(column, holds(dtype), type(dtype).__name__, texts=reads_texts(frame))
@@ -969,7 +969,7 @@ def _check_person(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Sch
         return None
     if schema.person_id not in types:
         problem = f"the table has no column {schema.person_id!r}, the person id."
-        return PersonCheck(problem=problem + did_you_mean(schema.person_id, types))
+        return PersonCheck(problem=problem + instead_of(schema.person_id, schema.names, types))
     person, count = nw.col(schema.person_id), f"rows of {schema.person_id}"  # a name that cannot be the id's own
     known = ~(person.is_null() | person.is_nan()) if types[schema.person_id].is_float() else ~person.is_null()
     per_person = frame.filter(known).group_by(schema.person_id).agg(nw.len().alias(count))

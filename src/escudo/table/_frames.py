@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -218,8 +218,19 @@ def _check_columns(schema: Schema, found: list[str]) -> None:
         listed = ", ".join(repr(name) for name in absent[:8]) + (", ..." if len(absent) > 8 else "")
         raise SchemaError(
             f"the table does not have the schema's column{'s' if len(absent) > 1 else ''} {listed}; "
-            f"rename the column in the table or in the schema.{did_you_mean(absent[0], found)}"
+            f"rename the column in the table or in the schema.{instead_of(absent[0], wanted, found)}"
         )
+
+
+def instead_of(name: str, wanted: Iterable[str], found: Collection[str]) -> str:
+    """Return a hint at a column of the table that is called nearly so.
+
+    Where the table has nothing that is wanted, its "names" may be the first row of a text file without a line of names,
+    somebody's values: then none of them is shown.
+    """
+    if not set(wanted).isdisjoint(found):
+        return did_you_mean(name, found)
+    return " It has none of them: if it is a text file without a line of names, state header in [table]."
 
 
 def _native_types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> Mapping[str, Any]:
