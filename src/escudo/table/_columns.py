@@ -691,17 +691,20 @@ class Numeric(_Described):
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
         elif array.dtype.kind in "Oc" or (array.dtype.kind == "M" and self.date is not None):
-            numbers = self.read(array)
+            numbers = self._read(array)
         elif array.dtype.kind == "U" and self.date is not None:
-            numbers = self.read(array.tolist())
+            numbers = self._read(array.tolist())
         else:
             numbers = np.full(array.shape, math.nan)
         cells = np.searchsorted(self.boundaries[1:-1], numbers, side="right").astype(np.int64)
         cells[np.isnan(numbers)] = self.null_code
         return cells
 
-    def read(self, values: Sequence[Any]) -> NDArray[np.float64]:
-        """Read objects as numbers, or as days where the column holds dates, also as text; NaN for what is none."""
+    def read(self, value: Any) -> float:
+        """Read one value as a number, or as a day where the column holds dates; NaN if it is none."""
+        return float(self._read([value])[0])
+
+    def _read(self, values: Sequence[Any]) -> NDArray[np.float64]:
         one = as_float if self.date is None else as_day
         numbers = np.fromiter(map(one, values), dtype=np.float64, count=len(values))
         return numbers if self.date is None else np.where(np.isnan(numbers), days_in_texts(values, self.date), numbers)

@@ -842,7 +842,7 @@ def _check_rules(frame: nw.LazyFrame[Any], schema: Schema, usable: set[str]) -> 
 
     def plain(column: Column, values: list[Any]) -> pl.Series:
         if isinstance(column, Numeric):
-            numbers = column.read(values)
+            numbers = column._read(values)
             return pl.Series(column.name, numbers, dtype=pl.Float64, nan_to_null=True).fill_nan(None)
         levels = [level if column.kind == "string" else int(level) for level in column.levels]
         return pl.Series(column.name, [*levels, None]).gather(column.encode(values))
@@ -958,7 +958,7 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
         inside = sum(value in column.codes for value in hashable)
         missing += marked
         return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, set(hashable)))
-    numbers = column.read(values)
+    numbers = column._read(values)
     inside = int(((numbers >= column.boundaries[0]) & (numbers <= column.boundaries[-1])).sum())
     fractional = int((np.isfinite(numbers) & (numbers != np.round(numbers))).sum()) if column.integer else 0
     return _checked(column, rows, missing, rows - missing - inside, fractional)

@@ -487,7 +487,7 @@ def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Seri
         return pl.Series(name, texts, dtype=pl.String)
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
-    return pl.Series(name, column.read(values))
+    return pl.Series(name, column._read(values))
 
 
 _T = TypeVar("_T")
