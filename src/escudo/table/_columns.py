@@ -837,20 +837,28 @@ def levels_to_learn(name: str, missing: bool = True) -> Categorical:
     return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
 
 
+_BEYOND = {"<": -0.5, "≤": -0.5, "<=": -0.5, ">": 0.5, "≥": 0.5, ">=": 0.5}  # where such levels have their place
+
+
 def in_order(levels: Iterable[Level]) -> tuple[Level, ...]:
     """Return levels as people list them: numbers, also those that are text, by value; other texts by numbers in them.
 
-    >>> in_order(["10", "2", "-1"]), in_order(["10-14", "5-9", "0-4"]), in_order(["I10", "E11", "I9"])
-    (('-1', '2', '10'), ('0-4', '5-9', '10-14'), ('E11', 'I9', 'I10'))
+    >>> in_order(["10", "2", "-1"]), in_order(["10-14", "5-9", "<5", ">14"]), in_order(["I10", "E11", "I9"])
+    (('-1', '2', '10'), ('<5', '5-9', '10-14', '>14'), ('E11', 'I9', 'I10'))
     """
     listed = sorted(levels)  # the levels of a column are of one kind
     if not all(isinstance(level, str) for level in listed):
         return tuple(listed)
     if all(re.fullmatch(r"[+-]?[0-9]{1,300}([.,][0-9]+)?", str(level)) for level in listed):
         return tuple(sorted(listed, key=lambda level: float(str(level).replace(",", "."))))
+
     # Texts and numbers take turns in what is split, the former first: like is compared with like.
-    parts = {level: re.split(r"([0-9]{1,300})", str(level)) for level in listed}
-    return tuple(sorted(listed, key=lambda level: [int(p) if n % 2 else p for n, p in enumerate(parts[level])]))
+    def key(level: Level) -> list[Any]:
+        parts: list[Any] = [int(p) if n % 2 else p for n, p in enumerate(re.split(r"([0-9]{1,300})", str(level)))]
+        beyond = _BEYOND.get(parts[0].strip()) if len(parts) > 1 else None
+        return parts if beyond is None else ["", parts[1] + beyond, *parts[2:]]
+
+    return tuple(sorted(listed, key=key))
 
 
 def bounds_to_learn(name: str, integer: bool, missing: bool = True) -> Numeric:

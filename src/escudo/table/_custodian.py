@@ -66,7 +66,11 @@ _FEW = 20  # a number with at most so many distinct values is drafted as categor
 _JSON = (".ndjson", ".jsonl")
 _YES_OR_NO = 2  # answers
 _MANY = 200  # text with more levels than this is left to be learnt
-_ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject)$|[a-z]I[dD]$")
+_ID_NAME = re.compile(
+    r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject|aktenzeichen"
+    r"|(.*[_\s.-])?(patient(en)?|fall|akten?|case|chart|record|encounter|member)[_\s.-]?(nr|no|num(mer|ber)?)\.?)$"
+    r"|[a-z]I[dD]$"
+)
 _FULL_NAME = re.compile(r"([A-ZÀ-ÖØ-ÞĀ-Ž][^\W\d_]*(['’.-][^\W\d_]+)*\.?(, | |$)){2,4}")
 _MOST = 0.8  # of the texts in a column of names
 _ROW_NAME = re.compile(
@@ -82,9 +86,10 @@ _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
     "national or insurance numbers": (
         re.compile(
             r"\b(ssn|nhs|nino|passport|iban|dni|bsn|mrn|national|insurance|social security)( (no|nr|number))?\b"
-            r"|\b(kvnr|svnr)\b|versicherten?(nummer| nr)|sozialversicherung|ausweis"
+            r"|versicher(ten?|ungs) ?(nummer|nr|id)\b|\b(kv|sv|rv|vers|steuer) ?(nummer|nr|id)\b"
+            r"|sozialversicherung|ausweis"
         ),
-        re.compile(r"\d{3}-\d{2}-\d{4}|[A-Z]{2}\d{2}[A-Z0-9 ]{11,30}|[A-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D]"),
+        re.compile(r"\d{3}-\d{2}-\d{4}|[A-Z]\d{9}|[A-Z]{2}\d{2}[A-Z0-9 ]{11,30}|[A-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D]"),
     ),
     "names of people": (
         re.compile(
@@ -501,16 +506,14 @@ def _draft_categorical(
 def _one_spelling(levels: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return one of the texts that differ in case or in blanks around them only, and which one the others count as.
 
-    >>> _one_spelling(["F", "F ", "f", "M"])
-    (['F', 'M'], {'F ': 'F', 'f': 'F'})
+    >>> _one_spelling(["F", "F ", "f", " M", ""])
+    (['F', 'M', ''], {'F ': 'F', 'f': 'F', ' M': 'M'})
     """
     chosen: dict[str, str] = {}
     for level in sorted(levels, key=lambda level: (level != level.strip(), level)):
-        chosen.setdefault(level.strip().casefold(), level)
+        chosen.setdefault(level.strip().casefold(), level.strip())
     kept = {level: chosen[level.strip().casefold()] for level in levels}
-    return [level for level in levels if kept[level] == level], {
-        level: home for level, home in kept.items() if home != level
-    }
+    return list(dict.fromkeys(kept.values())), {level: home for level, home in kept.items() if home != level}
 
 
 def _date_format(levels: list[Any], forms: Sequence[str] = _FORMS) -> str | None:
