@@ -83,6 +83,7 @@ _BINS = 20
 
 
 _MISTAKEN = 1e-3  # chance that noise makes any empty power of four look occupied
+_MISTAKEN_BESIDE = 0.02  # and one beside those that are: then bounds are four times too wide at that end
 
 
 _SURE = 5.0  # an end lands beyond the data with probability at most e^-5, and then still within the power of four
@@ -143,9 +144,25 @@ def _asked(column: Numeric, **cut: Any) -> Numeric:
 
 
 def occupied(noisy: Integers, scale: float) -> range:
-    """Return the span of cells whose noisy counts are too large for noise of this scale alone; it may be empty."""
+    """Return the span of cells whose noisy counts are too large for noise of this scale alone; it may be empty.
+
+    Beside such a cell less is enough: it is no surprise there, and rows that are cut off are.
+    """
     (found,) = np.nonzero(noisy >= laplace_cutoff(_MISTAKEN / noisy.size, scale))
-    return range(found[0], found[-1] + 1) if found.size else range(0)
+    if not found.size:
+        return range(0)
+    first, last, least = int(found[0]), int(found[-1]), laplace_cutoff(_MISTAKEN_BESIDE, scale)
+    while first > 0 and noisy[first - 1] >= least:
+        first -= 1
+    while last < noisy.size - 1 and noisy[last + 1] >= least:
+        last += 1
+    return range(first, last + 1)
+
+
+def share_beyond(noisy: Integers, cells: range) -> float:
+    """Return the share of the values that the cells beside a span seem to hold."""
+    beside = sum(max(int(noisy[place]), 0) for place in (cells.start - 1, cells.stop) if 0 <= place < noisy.size)
+    return beside / max(int(noisy[cells.start : cells.stop].sum()) + beside, 1)
 
 
 def tail_probability(tails: float, noisy_rows: int, scale: float) -> float | None:
@@ -191,9 +208,10 @@ def with_bounds(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeri
     return replace(column, lower=lower, upper=upper, bins=bins, confirmed=True, note=note)
 
 
-def without_bounds(column: Numeric) -> Numeric:
+def without_bounds(column: Numeric, *, zeros: bool) -> Numeric:
     """Return the column still open, with a note that says why."""
-    return replace(column, note="too few values to learn bounds with this budget; state lower and upper")
+    seen = "too few values but 0" if zeros else "too few values"
+    return replace(column, note=f"{seen} to learn bounds with this budget; state lower and upper")
 
 
 def with_levels(column: Categorical, shown: Sequence[Level]) -> Categorical:
@@ -259,10 +277,24 @@ _PURPOSE = "learn schema"
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Where a column's values are, as released: between powers of four, and which quantiles to ask for in there."""
+    """Where a column's values are, as released: between powers of four, and which quantiles to ask for in there.
+
+    Attributes:
+        cut: Between which powers of four; None where that is not known.
+        tail: Which quantile to ask for at each end; None for neither, where rows are too few.
+        beyond: The share of the values that seem to be outside.
+        zeros: Whether nothing but 0 was seen.
+    """
 
     cut: Numeric | None
     tail: float | None
+    beyond: float = 0.0
+    zeros: bool = False
+
+    @property
+    def clamped(self) -> float:
+        """About which share of the values the bounds clamp."""
+        return min(self.beyond + 2 * (self.tail or 0.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +411,7 @@ class _Task:
         for known, counts in zip(self.categorical, self.read.levels, strict=True):
             shown = show_keys(counts, self.levels_event, purse, rows=self.rows, purpose="stable histogram")
             learnt.append(with_levels(known, list(shown)))
-        clamping = [span.cut.name for span in found if span.cut and 2 * (span.tail or 0) >= _TOO_MUCH_CLAMPED]
+        clamping = [span.cut.name for span in found if span.cut and span.clamped >= _TOO_MUCH_CLAMPED]
         notes = (_much_clamped(clamping),) if clamping else ()
         return _with_rules(replace(self.schema.with_columns(*learnt), notes=notes), self.rules)
 
@@ -389,18 +421,21 @@ class _Task:
         cells = occupied(noisy, self.moved_rows / (self.share / 2))
         if not cells:
             return _Span(None, None)
+        if not grid.date and (grid.boundaries[cells.start], len(cells)) == (0.0, 1):
+            return _Span(None, None, zeros=True)
         rows = int(noisy[cells.start : cells.stop].sum())
-        return _Span(between(grid, cells), tail_probability(self.tails, rows, self.quantile_scale))
+        tail = tail_probability(self.tails, rows, self.quantile_scale)
+        return _Span(between(grid, cells), tail, share_beyond(noisy, cells))
 
     def bounds(self, column: Numeric, span: _Span, counts: Integers | None, purse: Purse) -> Numeric:
         """Release the bounds within a span, by two quantiles at half of a column's share where rows suffice."""
         if span.cut is None:
-            return without_bounds(column)
+            return without_bounds(column, zeros=span.zeros)
         if span.tail is None or counts is None:
-            return with_bounds(column, span.cut)
+            return with_bounds(column, span.cut, span.clamped)
         ends = [span.tail, 1 - span.tail]
         first, last = choose_cells(counts, ends, self.ends_event, purse, rows=self.rows, purpose="quantiles")
-        return with_bounds(column, between(span.cut, range(int(first), int(last) + 1)), 2 * span.tail)
+        return with_bounds(column, between(span.cut, range(int(first), int(last) + 1)), span.clamped)
 
     def _plan_bounds(self, column: Numeric) -> Plan:
         steps = [
@@ -514,9 +549,10 @@ def learn_schema(
       all the rest;
     * **boolean**, by its type in the table: false and true, at no cost.
 
-    A column with too few values to learn anything at this budget stays unconfirmed, and its note says so. Where few
-    values make the quantiles reach far into the data, a note says what share of the values the bounds clamp, and from a
-    third on a warning does: that share is what was asked for, worked out from the noisy histogram, and costs nothing.
+    A column with too few values to learn anything at this budget, or too few but 0, stays unconfirmed, and its note
+    says so. Where few values make the quantiles reach far into the data, or leave cells of the histogram out, a note
+    says what share of the values the bounds clamp, and from a third on a warning does: that share is what was asked for
+    and what the cells beside the bounds hold, worked out from the noisy histogram, and costs nothing.
 
     Everything is counted by group-by in the frame's own engine. Names and types of columns, and which of them the
     schema lists as numeric or categorical, are taken as public. A draft chose them by looking at data: start from

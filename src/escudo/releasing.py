@@ -113,6 +113,7 @@ def release(
     **Guarantee.** (ε, δ) between the table's neighbours, for everything in the folder: the accountant's total of what
     ``release.plan(...)`` shows. With ``no_privacy``: none.
     """
+    from escudo.causal import as_graph
     from escudo.synthesis import check_no_privacy, linked_budget
     from escudo.table import LinkedSchema
 
@@ -122,7 +123,7 @@ def release(
     if not planning():
         check_target(directory, custodian=custodian, overwrite=overwrite)
     asked: dict[str, Any] = {
-        "graph": graph,
+        "graph": graph if isinstance(graph, str) else as_graph(graph),
         "knowledge": knowledge,
         "generator": generator,
         "options": options,

@@ -23,6 +23,7 @@ from escudo.causal._ancestral import CIRCLE as CIRCLE
 from escudo.causal._ancestral import TAIL as TAIL
 from escudo.causal._ancestral import AncestralGraph
 from escudo.causal._ancestral import Marks as Marks
+from escudo.causal._ancestral import as_graph as as_graph
 from escudo.causal._ancestral import marks_of as marks_of
 from escudo.causal._ancestral import read_graph as read_graph
 from escudo.causal._ancestral import show_marked as show_marked

@@ -320,6 +320,24 @@ class AncestralGraph:
         return tuple(name for name in self.nodes if name in found and name != node)
 
 
+def as_graph(graph: Any) -> Any:  # Any: what a user hands over, and the graph that it is
+    """Return a graph as a verb takes it: one of networkx as a :class:`CausalGraph`, ours and None as they are.
+
+    Raises:
+        GraphError: If it is none of them.
+    """
+    from escudo.causal._graph import CausalGraph
+
+    if graph is None or isinstance(graph, CausalGraph | AncestralGraph):
+        return graph
+    if hasattr(graph, "is_directed"):
+        return CausalGraph.from_networkx(graph)
+    raise GraphError(
+        f"graph must be a CausalGraph or a networkx graph; got {type(graph).__name__}. CausalGraph.read takes a file, "
+        "CausalGraph.parse a text and CausalGraph.from_edges pairs of names."
+    )
+
+
 def read_graph(path: str | Path) -> CausalGraph | AncestralGraph:
     """Read a causal graph from a file, or a partial ancestral graph where the file states one."""
     from escudo.causal._graph import CausalGraph

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from escudo._card import number_of
 from escudo.cli._console import Answer, Filed, print_promise
-from escudo.cli._options import ledger_url, without_secrets
+from escudo.cli._options import ledger_url, to_type, without_secrets
 from escudo.cli._run import NAMED_DATA
 
 if TYPE_CHECKING:
@@ -311,8 +311,7 @@ def print_check(report: LinkedCheck, each: Callable[[Console, Any], None]) -> Ca
 
 def how_to_confirm(data: Sequence[str], out: Path | None) -> str:
     """Return what comes after a draft of linked tables."""
-    files = " ".join(without_secrets(one) for one in data)
-    file = out or "schema.toml"
+    files, file = to_type(*map(without_secrets, data)), to_type(out or "schema.toml")
     return (
         "Read the file, correct it, then confirm what is public knowledge:\n"
         f"  escudo schema check {files} --schema {file}\n  escudo schema confirm {file}"

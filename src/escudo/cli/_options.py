@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -143,7 +144,7 @@ class TableOptions:
         if self.ledger is not None and self.dataset is None:
             raise InputError("a ledger holds one account per dataset; say which one with --dataset.")
         schema = Schema.read(self.schema)
-        schema.require_confirmed(source=str(self.schema), data=without_secrets(self.data))
+        schema.require_confirmed(source=to_type(self.schema), data=to_type(without_secrets(self.data)))
         account = None if self.dataset is None else ledger_url(self.ledger)
         said: dict[str, Any] = {"relation": self.relation, "rows": self.public_rows}
         return PrivateTable(open_data(self.data, schema, engine=self.engine), schema, account, self.dataset, **said)
@@ -214,8 +215,13 @@ def ledger_url(ledger: str | None) -> str:
 
 
 def without_secrets(data: str) -> str:
-    """Return what was typed for DATA; of a URL, which may hold a password, a placeholder only."""
-    return "DATA" if "://" in data else data
+    """Return what was typed for DATA; of a URL but that of a file, which may hold a password, a placeholder only."""
+    return data if "://" not in data or data.startswith(("sqlite:///", "duckdb:///")) else "DATA"
+
+
+def to_type(*words: object) -> str:
+    """Return words of a command as they would be typed in a shell, which would take patterns and blanks apart."""
+    return " ".join(quote(str(word)) for word in words)
 
 
 def settings(option: str, pairs: list[str] | None) -> dict[str, str | None]:

@@ -31,6 +31,7 @@ from escudo.cli._options import (
     command,
     options_of,
     settings,
+    to_type,
 )
 from escudo.cli._run import SaveConfig, current_config
 
@@ -324,7 +325,7 @@ def _print_release(screen: Console, out: Path, files: ReleaseFiles, seconds: flo
     for warning in [] if model.guarantee.none else warnings_of(model):
         screen.print(f"Warning: {warning}", markup=False, style="yellow")
     print_promise(screen, model.guarantee)
-    screen.print(f"Try: escudo sample {_word(str(out / 'model'))} --rows 5{_setting(model)}", markup=False)
+    screen.print(f"Try: escudo sample {to_type(str(out / 'model'))} --rows 5{_setting(model)}", markup=False)
 
 
 def _associations(model: Model) -> list[tuple[str, str]]:
@@ -339,14 +340,8 @@ def _setting(model: Model) -> str:
     for name in filter(model.answers_do, model.schema.names):
         column = model.schema[name]
         value = column.levels[-1] if isinstance(column, Categorical) else column.shown(column.bounds[1])
-        return " --do " + _word(f"{name}={value}")
+        return " --do " + to_type(f"{name}={value}")
     return ""
-
-
-def _word(text: str) -> str:
-    from shlex import quote
-
-    return quote(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,12 @@ from escudo.cli._options import (
     Data,
     Delta,
     Engine,
+    Epsilon,
     More,
     PublicRows,
     by_name,
     command,
+    to_type,
     without_secrets,
 )
 
@@ -122,11 +124,11 @@ class LearnOptions:
 
     data: Data
     more: More = None
-    epsilon: Annotated[float, typer.Option("--epsilon", help="The privacy budget to spend.")]
+    epsilon: Epsilon
     delta: Delta = None
-    schema: Annotated[Path | None, typer.Option("--schema", help="A draft; only unconfirmed columns are learnt.")] = (
-        None
-    )
+    schema: Annotated[
+        Path | None, typer.Option("--schema", "-s", help="A draft; only unconfirmed columns are learnt.")
+    ] = None
     ledger: Annotated[str | None, typer.Option("--ledger", help="Ledger to charge, such as sqlite:///ledger.db.")] = (
         None
     )
@@ -188,10 +190,10 @@ def learn(asked: LearnOptions) -> Answer:
     about = (lead, f"{known} {charged}", *release.value.notes)
     learnt = replace(release.value, notes=about)
     try:
-        files = " ".join(map(without_secrets, asked.tables))
+        files = to_type(*map(without_secrets, asked.tables))
         clamped = (
             "How many values these bounds clamp exactly is private; see it for your own eyes with:\n"
-            f"  escudo schema check {files} --schema {asked.out or 'schema.toml'}"
+            f"  escudo schema check {files} --schema {to_type(asked.out or 'schema.toml')}"
         )
         schemas = list(map(learnt.schema_of, learnt.tables)) if isinstance(learnt, LinkedSchema) else [learnt]
         numbers = (column for each in schemas for column in each.fields if isinstance(column, Numeric))
@@ -469,11 +471,11 @@ def _opened(data: str, engine: str | None) -> Any:  # Any: a frame of any engine
 
 
 def _how_to_confirm(data: str, out: Path | None) -> str:
-    file = out or "schema.toml"
+    file = to_type(out or "schema.toml")
     return (
         "Read the file, correct it, then confirm what is public knowledge, or learn what is not:\n"
         f"  escudo schema confirm {file}\n"
-        f"  escudo schema learn {without_secrets(data)} --schema {file} --epsilon 0.1 --delta 1e-7"
+        f"  escudo schema learn {to_type(without_secrets(data))} --schema {file} --epsilon 0.1 --delta 1e-7"
     )
 
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from escudo._card import tracking
 from escudo._validate import did_you_mean, one_of, probability
 from escudo.asking import ask, linked, verb
-from escudo.causal import AncestralGraph, CausalGraph
+from escudo.causal import AncestralGraph, CausalGraph, as_graph
 from escudo.discovery._adjustment import (
     REFUTERS,
     AdjustmentTable,
@@ -149,7 +149,7 @@ def effect_of(
     asked = EffectQuestion(
         treatment,
         outcome,
-        graph,
+        as_graph(graph),
         adjust,
         trial=trial,
         contrast=contrast,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from escudo._card import plain
 from escudo.asking import ask, verb
-from escudo.causal import CausalGraph
+from escudo.causal import CausalGraph, as_graph
 from escudo.errors import GraphError, InputError, SchemaError
 from escudo.mechanisms import Purse
 from escudo.orientation._blocks import FEWEST_DISTINCT
@@ -104,7 +104,7 @@ def orient(
     >>> orient(table, escudo.CausalGraph.from_edges([], undirected=[("b", "a")]), epsilon=1.0, seed=1).graph.edges
     (('a', 'b'),)
     """
-    asked = EdgesQuestion(graph, score, options)
+    asked = EdgesQuestion(as_graph(graph), score, options)
     how: dict[str, Any] = {"accept_large_delta": accept_large_delta, "seed": seed}
     return ask(asked, table, Budget(epsilon, delta), purpose="orient", **how)
 

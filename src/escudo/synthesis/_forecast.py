@@ -74,7 +74,7 @@ from escudo._card import card
 from escudo._files import listed
 from escudo._plot import axes_for
 from escudo._validate import one_of, positive, whole
-from escudo.causal import CausalGraph
+from escudo.causal import CausalGraph, as_graph
 from escudo.errors import InputError
 from escudo.privacy import (
     Budget,
@@ -738,6 +738,7 @@ def forecast(
     from escudo.synthesis._structure import structure_of
     from escudo.table import Numeric
 
+    graph = as_graph(graph)
     count = None if rows is None else whole("rows", rows, minimum=1)
     neighbours = schema.neighbours(relation=relation, rows=count)
     budget = above_zero(Budget(epsilon, usual_delta(neighbours) if delta is None else delta))

@@ -25,12 +25,12 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, get_args, overload
 
 from escudo import asking
 from escudo._validate import one_of, whole, yes_or_no
 from escudo.asking import AskOptions, linked, running, verb
-from escudo.causal import AncestralGraph, CausalGraph
+from escudo.causal import AncestralGraph, CausalGraph, as_graph
 from escudo.errors import GraphError, InputError, RefusedError
 from escudo.mechanisms import Purse, one_stream
 from escudo.privacy import Budget, MemoryAccount, Neighbours, Passes, Plan, usual_delta
@@ -41,7 +41,7 @@ from escudo.synthesis._linear import Linear
 from escudo.synthesis._linked import LinkedSynthesis
 from escudo.synthesis._linked_model import LinkedModel
 from escudo.synthesis._marginals import Marginals
-from escudo.synthesis._model import Model
+from escudo.synthesis._model import FrameKind, Model
 from escudo.synthesis._moments import Independent, Moments, OneWay
 from escudo.synthesis.neural import Autoregressive, PreparedUnprotected, Vae
 from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
@@ -259,7 +259,7 @@ def synthesize(
             take the generator ``marginals`` and the options ``focus`` (columns whose tables get more of the budget),
             ``count_edges`` (:mod:`escudo.synthesis._linked`) and ``discover=True``: a part of the budget finds the
             graph then, which ``graph`` says what is known of (:mod:`escudo.synthesis._linked_discovered`).
-        graph: Which column causes which: full, partial (columns left out are open) or None.
+        graph: Which column causes which: full, partial (columns left out are open) or None. One of networkx will do.
         epsilon: What the release may cost. None, with ``no_privacy=True``, for a network of the paper that is trained
             without clipping and noise, to compare with: nothing is promised then.
         delta: At this probability aside; 1e-6 by default, or less where many rows are public.
@@ -292,6 +292,7 @@ def synthesize(
     """
     how: AskOptions = {"accept_large_delta": accept_large_delta, "seed": seed}
     described: Schema | LinkedSchema = table.schema  # of tables, or of what a plan takes in their place
+    graph = as_graph(graph)
     if isinstance(described, LinkedSchema):
         budget = linked_budget(table.neighbours, epsilon, delta, no_privacy=no_privacy)
         whole_tables = linked_question(graph, generator, options).prepare(described, table.neighbours, budget)
@@ -307,7 +308,8 @@ def synthesize(
 
 def in_kind(model: Model, table: PrivateTable | PrivateTables) -> Model:
     """Return a model whose rows come in the kind of frame that a table was made of."""
-    return replace(model, frames="pandas") if isinstance(table, PrivateTable) and table.engine == "pandas" else model
+    kept = isinstance(table, PrivateTable) and table.engine in get_args(FrameKind)
+    return replace(model, frames=table.engine) if kept else model
 
 
 def linked_question(

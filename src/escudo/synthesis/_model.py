@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", "pl.DataFrame", NDArray[np.int64])
 
-FrameKind: TypeAlias = Literal["polars", "pandas"]
+FrameKind: TypeAlias = Literal["polars", "pandas", "pyarrow"]
 """The libraries in whose frames rows are returned."""
 
 BLOCK = 2**19
@@ -95,7 +95,8 @@ class Model(ABC):
         stated: What is claimed about causes, where that is less than ``graph``: the graph as it was given, with its
             undirected edges, or one that names nothing. Along all else in ``graph`` columns merely go together.
         frames: Which kind of frame rows come in, if nobody says: the kind that came in, where that is a frame of
-            pandas. It is not kept in files: rows of a model that was loaded come as frames of polars.
+            pandas or a table of pyarrow. It is not kept in files: rows of a model that was loaded come as frames of
+            polars.
     """
 
     schema: Schema
@@ -138,8 +139,8 @@ class Model(ABC):
             given: Columns to condition on: rows among those where they have these values, or numbers in these bins.
             columns: Which columns to return; all by default. Under ``do`` the graph need only settle these.
             seed: For repeatable draws.
-            frame: Which kind of frame to return, ``"polars"`` or ``"pandas"``; by default the kind that came in
-                (``frames``).
+            frame: Which kind of frame to return, ``"polars"``, ``"pandas"`` or ``"pyarrow"``; by default the kind that
+                came in (``frames``).
 
         Returns:
             A frame with these columns; only values the schema allows.
@@ -157,7 +158,7 @@ class Model(ABC):
 
         kind = self.frames if frame is None else one_of("frame", frame, get_args(FrameKind))
         drawn = pl.concat(self.blocks(rows, do=do, given=given, columns=columns, seed=seed))
-        return drawn if kind == "polars" else to_pandas(drawn)
+        return to_pandas(drawn) if kind == "pandas" else drawn.to_arrow() if kind == "pyarrow" else drawn
 
     def blocks(
         self,

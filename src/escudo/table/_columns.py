@@ -48,6 +48,7 @@ from escudo.table._values import (
     as_real,
     as_text,
     date_of,
+    days_in_texts,
     encodable,
     is_null,
     one_dimensional,
@@ -424,7 +425,7 @@ class Numeric(_Described):
         integer: Whether the values are whole numbers.
         missing: Whether missing values have a cell of their own, which comes last.
         fill: What missing values count as when they have no cell of their own.
-        date: How a day is written in a text file, such as ``"%d.%m.%Y"``, if the values are dates: ``"%Y-%m-%d"`` also
+        date: How text writes a day, such as ``"%d.%m.%Y"``, if the values are dates: ``"%Y-%m-%d"`` also
             where they have a type of their own. Bounds, edges and fill are then dates, kept as the days since
             1970-01-01; a point in time counts as its day, in UTC if it has a zone.
         confirmed: Whether a person vouched that the bounds are public; false for those read from data.
@@ -690,7 +691,9 @@ class Numeric(_Described):
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
         elif array.dtype.kind in "Oc" or (array.dtype.kind == "M" and self.date is not None):
-            numbers = np.fromiter(map(self.read, array), dtype=np.float64, count=array.size)
+            numbers = self._read(array)
+        elif array.dtype.kind == "U" and self.date is not None:
+            numbers = self._read(array.tolist())
         else:
             numbers = np.full(array.shape, math.nan)
         cells = np.searchsorted(self.boundaries[1:-1], numbers, side="right").astype(np.int64)
@@ -699,7 +702,12 @@ class Numeric(_Described):
 
     def read(self, value: Any) -> float:
         """Read one value as a number, or as a day where the column holds dates; NaN if it is none."""
-        return as_float(value) if self.date is None else as_day(value)
+        return float(self._read([value])[0])
+
+    def _read(self, values: Sequence[Any]) -> NDArray[np.float64]:
+        one = as_float if self.date is None else as_day
+        numbers = np.fromiter(map(one, values), dtype=np.float64, count=len(values))
+        return numbers if self.date is None else np.where(np.isnan(numbers), days_in_texts(values, self.date), numbers)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float64]:
         """Return the middle of each bin, NaN for the missing cell.
@@ -829,20 +837,28 @@ def levels_to_learn(name: str, missing: bool = True) -> Categorical:
     return Categorical(name, missing=missing, confirmed=False, note="levels: state or learn them")
 
 
+_BEYOND = {"<": -0.5, "≤": -0.5, "<=": -0.5, ">": 0.5, "≥": 0.5, ">=": 0.5}  # where such levels have their place
+
+
 def in_order(levels: Iterable[Level]) -> tuple[Level, ...]:
     """Return levels as people list them: numbers, also those that are text, by value; other texts by numbers in them.
 
-    >>> in_order(["10", "2", "-1"]), in_order(["10-14", "5-9", "0-4"]), in_order(["I10", "E11", "I9"])
-    (('-1', '2', '10'), ('0-4', '5-9', '10-14'), ('E11', 'I9', 'I10'))
+    >>> in_order(["10", "2", "-1"]), in_order(["10-14", "5-9", "<5", ">14"]), in_order(["I10", "E11", "I9"])
+    (('-1', '2', '10'), ('<5', '5-9', '10-14', '>14'), ('E11', 'I9', 'I10'))
     """
     listed = sorted(levels)  # the levels of a column are of one kind
     if not all(isinstance(level, str) for level in listed):
         return tuple(listed)
     if all(re.fullmatch(r"[+-]?[0-9]{1,300}([.,][0-9]+)?", str(level)) for level in listed):
         return tuple(sorted(listed, key=lambda level: float(str(level).replace(",", "."))))
+
     # Texts and numbers take turns in what is split, the former first: like is compared with like.
-    parts = {level: re.split(r"([0-9]{1,300})", str(level)) for level in listed}
-    return tuple(sorted(listed, key=lambda level: [int(p) if n % 2 else p for n, p in enumerate(parts[level])]))
+    def key(level: Level) -> list[Any]:
+        parts: list[Any] = [int(p) if n % 2 else p for n, p in enumerate(re.split(r"([0-9]{1,300})", str(level)))]
+        beyond = _BEYOND.get(parts[0].strip()) if len(parts) > 1 else None
+        return parts if beyond is None else ["", parts[1] + beyond, *parts[2:]]
+
+    return tuple(sorted(listed, key=key))
 
 
 def bounds_to_learn(name: str, integer: bool, missing: bool = True) -> Numeric:

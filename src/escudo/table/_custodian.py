@@ -14,6 +14,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from os import PathLike
@@ -25,7 +26,6 @@ import numpy as np
 from narwhals.dtypes import DType
 
 from escudo._card import card, number_of, plain, tracking
-from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
     MISSING_LABEL,
@@ -39,13 +39,13 @@ from escudo.table._columns import (
 )
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
 from escudo.table._files import alike, as_lazy, data_files, hide_values, is_lake, is_sqlite, is_workbook, text_files
-from escudo.table._frames import Source
+from escudo.table._frames import Source, instead_of, reads_texts
 from escudo.table._schema import DECIMALS, Schema
 from escudo.table._text_files import (
+    FEW_WORDS,
     Dialect,
     FileCheck,
     announced,
-    as_dates,
     check_lines,
     column_names,
     first_fields,
@@ -54,18 +54,23 @@ from escudo.table._text_files import (
     seeming,
     stated_texts,
 )
-from escudo.table._values import ISO, as_python, is_null
+from escudo.table._values import ISO, as_dates, as_python, is_null
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
 
 _FEWEST_VALUES = 4  # twice the columns that have to be called like a value of theirs
+_FEWEST_DIGITS = 5  # of a day: those of its year, and one of its number
 _HELD = 2**22  # values of columns that are drafted together
 _FEW = 20  # a number with at most so many distinct values is drafted as categorical
 _JSON = (".ndjson", ".jsonl")
 _YES_OR_NO = 2  # answers
 _MANY = 200  # text with more levels than this is left to be learnt
-_ID_NAME = re.compile(r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject)$|[a-z]I[dD]$")
+_ID_NAME = re.compile(
+    r"^(?i:(.*[_\s.-])?(id|pid|uuid|guid|ssn)|person|patient|subject|aktenzeichen"
+    r"|(.*[_\s.-])?(patient(en)?|fall|akten?|case|chart|record|encounter|member)[_\s.-]?(nr|no|num(mer|ber)?)\.?)$"
+    r"|[a-z]I[dD]$"
+)
 _FULL_NAME = re.compile(r"([A-ZÀ-ÖØ-ÞĀ-Ž][^\W\d_]*(['’.-][^\W\d_]+)*\.?(, | |$)){2,4}")
 _MOST = 0.8  # of the texts in a column of names
 _ROW_NAME = re.compile(
@@ -81,9 +86,10 @@ _PERSONAL: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {
     "national or insurance numbers": (
         re.compile(
             r"\b(ssn|nhs|nino|passport|iban|dni|bsn|mrn|national|insurance|social security)( (no|nr|number))?\b"
-            r"|\b(kvnr|svnr)\b|versicherten?(nummer| nr)|sozialversicherung|ausweis"
+            r"|versicher(ten?|ungs) ?(nummer|nr|id)\b|\b(kv|sv|rv|vers|steuer) ?(nummer|nr|id)\b"
+            r"|sozialversicherung|ausweis"
         ),
-        re.compile(r"\d{3}-\d{2}-\d{4}|[A-Z]{2}\d{2}[A-Z0-9 ]{11,30}|[A-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D]"),
+        re.compile(r"\d{3}-\d{2}-\d{4}|[A-Z]\d{9}|[A-Z]{2}\d{2}[A-Z0-9 ]{11,30}|[A-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D]"),
     ),
     "names of people": (
         re.compile(
@@ -197,7 +203,6 @@ def draft(
     elif any(value is not None for value in (*said.values(), header)):
         raise InputError("delimiter, encoding, decimal, header and quoted_newlines are about CSV and TSV files.")
     frame, source = as_lazy(data, dialect)
-    spelt = _spelt(data)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         rows = int(frame.select(nw.len()).collect().item())
         if rows == 0:
@@ -207,7 +212,7 @@ def draft(
                 column: Column | str = "its name is empty"
                 if name:
                     column = _draft_column(
-                        held, name, dtype, rows, text=spelt, decimal=None if dialect is None else dialect.decimal
+                        held, name, dtype, rows, decimal=None if dialect is None else dialect.decimal
                     )
                 if isinstance(column, str):
                     notes.append(f"Left out {name!r}: {column}.")
@@ -380,9 +385,7 @@ def _outline_column(name: str, dtype: DType) -> Column | str:
     return _unusable(stored)
 
 
-def _draft_column(
-    frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, *, text: bool, decimal: str | None
-) -> Column | str:
+def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, *, decimal: str | None) -> Column | str:
     stored = storage_of(dtype)
     if holds(dtype) == "time":
         return _draft_date(frame, name)
@@ -399,8 +402,13 @@ def _draft_column(
     if not levels and len(distinct) <= few:
         return _unusable("empty")
     many, stated = len(levels) > _FEW, len(levels) <= few
-    if stored == "string" and (form := _date_format(levels)) is not None:
-        return _draft_date(_read_dates(frame, name, form), name, form) if text else _unusable("dates as text")
+    texts = stored in ("string", "object") and all(isinstance(level, str) for level in levels)
+    if texts and (form := _date_format(levels)) is not None:
+        return (
+            _draft_date(_read_dates(frame, name, form), name, form)
+            if reads_texts(frame)
+            else _unusable("dates as text")
+        )
     plain = stored == "integer" and decimal is not None and all(_FIRST_DAY <= level <= _LAST_DAY for level in levels)
     if plain and _date_format(list(map(str, levels)), (_PLAIN_DAY,)):
         texts = frame.with_columns(nw.col(name).cast(nw.String))
@@ -498,40 +506,48 @@ def _draft_categorical(
 def _one_spelling(levels: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return one of the texts that differ in case or in blanks around them only, and which one the others count as.
 
-    >>> _one_spelling(["F", "F ", "f", "M"])
-    (['F', 'M'], {'F ': 'F', 'f': 'F'})
+    >>> _one_spelling(["F", "F ", "f", " M", ""])
+    (['F', 'M', ''], {'F ': 'F', 'f': 'F', ' M': 'M'})
     """
     chosen: dict[str, str] = {}
     for level in sorted(levels, key=lambda level: (level != level.strip(), level)):
-        chosen.setdefault(level.strip().casefold(), level)
+        chosen.setdefault(level.strip().casefold(), level.strip())
     kept = {level: chosen[level.strip().casefold()] for level in levels}
-    return [level for level in levels if kept[level] == level], {
-        level: home for level, home in kept.items() if home != level
-    }
+    return list(dict.fromkeys(kept.values())), {level: home for level, home in kept.items() if home != level}
 
 
 def _date_format(levels: list[Any], forms: Sequence[str] = _FORMS) -> str | None:
-    """Return how days are written, if all these texts but those that mean "no value" are days.
+    """Return how days are written, if these texts are days but for those that mean "no value", and a few words.
 
     >>> _date_format(["24.12.2024", "NA", "01.02.1950"]), _date_format(["2024-12-24 18:00"]), _date_format(["24"])
     ('%d.%m.%Y', '%Y-%m-%d %H:%M', None)
     """
     texts = [level.strip() for level in levels if isinstance(level, str) and not is_marker(level)]
+    words = min(FEW_WORDS, len(texts) // 10)
 
-    def fits(form: str) -> bool:
-        try:
-            return all(dt.datetime.strptime(text, form) for text in texts)
-        except ValueError:
-            return False
+    def others(form: str) -> int:
+        """How many texts are no day written so, as far as that matters."""
+        found = 0
+        for text in texts:
+            with suppress(ValueError):
+                dt.datetime.strptime(text, form)
+                continue
+            found += 1
+            if found > words:
+                break
+        return found
 
-    return next(filter(fits, forms), None) if texts else None
+    wordy = sum(sum(map(str.isdigit, text)) < _FEWEST_DIGITS for text in texts)
+    best = min(forms, key=others) if texts and wordy <= words else None
+    return best if best is not None and others(best) <= words else None
 
 
 def _read_dates(frame: nw.LazyFrame[Any], name: str, form: str) -> nw.LazyFrame[Any]:
-    """Return a text file's column as dates."""
+    """Return a column of text as dates."""
     import polars as pl
 
-    read: nw.LazyFrame[Any] = nw.from_native(frame.to_native().select(as_dates(pl.col(name), form)))
+    texts = frame.to_native() if frame.implementation.is_polars() else frame.select(nw.col(name)).collect().to_polars()
+    read: nw.LazyFrame[Any] = nw.from_native(texts.lazy().select(as_dates(pl.col(name).cast(pl.String), form)))
     return read
 
 
@@ -543,7 +559,7 @@ def _draft_date(frame: nw.LazyFrame[Any], name: str, form: str = ISO) -> Column 
     except (AttributeError, ValueError, TypeError):  # no finite day
         return _unusable("empty")
     missing = _any_missing(frame, name, floats=False)
-    note = _DATES_NOTE if form == ISO else f"{_DATES_NOTE}; format as it seems to be"
+    note = _DATES_NOTE if form == ISO else f"{_DATES_NOTE}; format as it seems to be, what is not written so is missing"
     return Numeric(name, first, last, missing=missing, date=form, confirmed=False, note=note)
 
 
@@ -758,7 +774,7 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
         checks: dict[str, ColumnCheck] = {}
         with tracking("Checking", len(schema.fields)) as advance:
             for column, held in _each_with_a_frame(schema, frame, types, rows):
-                checks[column.name] = _check_column(held, types, column, rows)
+                checks[column.name] = _check_column(held, types, schema, column, rows)
                 advance(1)
         columns = [checks[column.name] for column in schema.fields]
         return SchemaCheck(
@@ -824,12 +840,12 @@ def _check_rules(frame: nw.LazyFrame[Any], schema: Schema, usable: set[str]) -> 
 
     def values(column: Column, seen: nw.DataFrame[Any]) -> list[Any]:
         if isinstance(column, Numeric) and column.derived is not None:
-            seen = Source(engine="", frame=seen).lazy({column.name: column}).collect()
+            seen = Source(engine="", frame=seen).lazy({column.name: column}, schema.columns).collect()
         return seen[column.name].to_list()
 
     def plain(column: Column, values: list[Any]) -> pl.Series:
         if isinstance(column, Numeric):
-            numbers = [column.read(value) for value in values]
+            numbers = column._read(values)
             return pl.Series(column.name, numbers, dtype=pl.Float64, nan_to_null=True).fill_nan(None)
         levels = [level if column.kind == "string" else int(level) for level in column.levels]
         return pl.Series(column.name, [*levels, None]).gather(column.encode(values))
@@ -862,21 +878,25 @@ def _each_with_a_frame(
     yield from ((column, frame) for column in schema.fields if column.name not in set(plain))
 
 
-def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Column, rows: int) -> ColumnCheck:
+def _check_column(
+    frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Schema, column: Column, rows: int
+) -> ColumnCheck:
     if isinstance(column, Numeric) and column.derived is not None:
         usable = ("number" if column.unit is None else "time", "anything")
+        usable += ("text",) if column.unit is not None and reads_texts(frame) else ()
         if odd := [name for name in column.derived if name not in types or holds(types[name]) not in usable]:
             kind = "number" if column.unit is None else "date"
             problem = f"column {column.name!r} is derived from {odd[0]!r}, which is no {kind} in the table."
             return ColumnCheck(name=column.name, problem=problem)
         there = Source(engine="", frame=frame.select(*map(nw.col, column.derived)).collect())
-        return _check_bounds(there.lazy({column.name: column}), column, rows)
+        return _check_bounds(there.lazy({column.name: column}, schema.columns), column, rows)
     if column.name not in types:
-        absent = f"the table has no column {column.name!r}." + did_you_mean(column.name, types)
-        return ColumnCheck(name=column.name, problem=absent)
+        said = column.name == schema.names[0] or not types.keys().isdisjoint(schema.names)  # not once for each column
+        hint = instead_of(column.name, schema.names, types) if said else ""
+        return ColumnCheck(name=column.name, problem=f"the table has no column {column.name!r}.{hint}")
     dtype = types[column.name]
     try:
-        check_holds(column, holds(dtype), type(dtype).__name__)
+        check_holds(column, holds(dtype), type(dtype).__name__, texts=reads_texts(frame))
     except SchemaError as error:
         return ColumnCheck(name=column.name, problem=str(error))
     if column.open:
@@ -885,7 +905,7 @@ def _check_column(frame: nw.LazyFrame[Any], types: dict[str, DType], column: Col
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
         return _check_levels(frame, column, rows)
-    if holds(dtype) == "time":
+    if column.date is not None:
         frame = Source(engine="", frame=frame.select(nw.col(column.name)).collect()).lazy({column.name: column})
     return _check_bounds(frame, column, rows)
 
@@ -941,7 +961,7 @@ def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> Colum
         inside = sum(value in column.codes for value in hashable)
         missing += marked
         return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, set(hashable)))
-    numbers = np.array([column.read(value) for value in values])
+    numbers = column._read(values)
     inside = int(((numbers >= column.boundaries[0]) & (numbers <= column.boundaries[-1])).sum())
     fractional = int((np.isfinite(numbers) & (numbers != np.round(numbers))).sum()) if column.integer else 0
     return _checked(column, rows, missing, rows - missing - inside, fractional)
@@ -952,7 +972,7 @@ def _check_person(frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Sch
         return None
     if schema.person_id not in types:
         problem = f"the table has no column {schema.person_id!r}, the person id."
-        return PersonCheck(problem=problem + did_you_mean(schema.person_id, types))
+        return PersonCheck(problem=problem + instead_of(schema.person_id, schema.names, types))
     person, count = nw.col(schema.person_id), f"rows of {schema.person_id}"  # a name that cannot be the id's own
     known = ~(person.is_null() | person.is_nan()) if types[schema.person_id].is_float() else ~person.is_null()
     per_person = frame.filter(known).group_by(schema.person_id).agg(nw.len().alias(count))

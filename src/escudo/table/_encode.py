@@ -61,19 +61,24 @@ def holds(dtype: DType) -> Holds:
     return "text" if found == "string" else "anything" if found == "object" else "nothing usable"
 
 
-def check_holds(column: Column, found: Holds, dtype_name: str) -> None:
+def check_holds(column: Column, found: Holds, dtype_name: str, *, texts: bool = False) -> None:
     """Raise unless a frame's column of this type can hold what the schema says it does.
 
     Args:
         column: The schema's column.
         found: What the frame's column holds.
         dtype_name: The frame's type to show, without its parameters: those of an Enum are values of the data.
+        texts: Whether dates are read from text, too.
 
     Raises:
         SchemaError: Names the column, the type that was found, and the remedy.
     """
     date = isinstance(column, Numeric) and column.date is not None
-    if found == "anything" or (found in ("text", "number") and column.kind == "open") or (date and found == "time"):
+    if (
+        found == "anything"
+        or (found in ("text", "number") and column.kind == "open")
+        or (date and (found == "time" or (texts and found == "text")))
+    ):
         return
     if date or found == "time":
         is_so, cast, hint = (

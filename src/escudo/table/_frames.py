@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._encode import Holds, check_holds, holds, known_texts, number, text_key
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
-from escudo.table._values import as_text, encodable
+from escudo.table._values import as_dates, as_text, encodable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,7 +86,9 @@ class Source:
     def __repr__(self) -> str:
         return f"Source(engine={self.engine!r})"
 
-    def lazy(self, columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
+    def lazy(
+        self, columns: Mapping[str, Column | None], every: Mapping[str, Column] | None = None
+    ) -> nw.LazyFrame[Any]:
         """Return the named columns as a lazy frame of polars or of a database.
 
         In polars a person id that is text comes as the person's key; there and in DuckDB a categorical column of text
@@ -94,9 +96,10 @@ class Source:
 
         Args:
             columns: The schema's column for each name; None for the person id.
+            every: All columns of the schema, which say how the dates are written that others are derived from.
         """
         if any(isinstance(column, Numeric) and column.derived is not None for column in columns.values()):
-            return self._with_derived(columns)
+            return self._with_derived(columns, every or {})
         chosen = self.frame.select(*map(nw.col, columns))
         implementation = chosen.implementation
         if implementation.is_polars():
@@ -110,13 +113,13 @@ class Source:
         ready: nw.LazyFrame[Any] = nw.from_native(_with_keys(frame, columns))
         return ready
 
-    def _with_derived(self, columns: Mapping[str, Column | None]) -> nw.LazyFrame[Any]:
+    def _with_derived(self, columns: Mapping[str, Column | None], every: Mapping[str, Column]) -> nw.LazyFrame[Any]:
         """Return the named columns, those that are derived computed from what they are derived from."""
         made = {name: column for name, column in columns.items() if isinstance(column, Numeric) and column.derived}
         there: dict[str, Column | None] = {name: column for name, column in columns.items() if name not in made}
         for column in made.values():
             day = Numeric(column.name, 0, 1, 1) if column.unit is None else _ANY_DAY
-            there = {**dict.fromkeys(column.derived or (), day), **there}
+            there = {**{name: every.get(name, day) for name in column.derived or ()}, **there}
         raw = self.lazy(there)
         types = raw.collect_schema()
         computed = []
@@ -175,10 +178,17 @@ def open_source(frame: object, schema: Schema) -> Source:
         if column.name not in found:  # one that is derived
             continue
         dtype = found[column.name]
-        check_holds(column, _declared(opened, stored.get(column.name), dtype), type(dtype).__name__)
+        declared = _declared(opened, stored.get(column.name), dtype)
+        check_holds(column, declared, type(dtype).__name__, texts=reads_texts(opened))
     for key in schema.keys:
         _check_key(schema, key, found[key], _declared(opened, stored.get(key), found[key]), opened)
     return Source(engine=opened.implementation.value, frame=opened)
+
+
+def reads_texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> bool:
+    """Whether dates that are text are read by their format: where rows are read by polars, not in a database."""
+    kind = frame.implementation
+    return kind.is_polars() or kind.is_pandas_like() or kind.is_pyarrow() or kind.is_dask()
 
 
 def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
@@ -208,8 +218,19 @@ def _check_columns(schema: Schema, found: list[str]) -> None:
         listed = ", ".join(repr(name) for name in absent[:8]) + (", ..." if len(absent) > 8 else "")
         raise SchemaError(
             f"the table does not have the schema's column{'s' if len(absent) > 1 else ''} {listed}; "
-            f"rename the column in the table or in the schema.{did_you_mean(absent[0], found)}"
+            f"rename the column in the table or in the schema.{instead_of(absent[0], wanted, found)}"
         )
+
+
+def instead_of(name: str, wanted: Iterable[str], found: Collection[str]) -> str:
+    """Return a hint at a column of the table that is called nearly so.
+
+    Where the table has nothing that is wanted, its "names" may be the first row of a text file without a line of names,
+    somebody's values: then none of them is shown.
+    """
+    if not set(wanted).isdisjoint(found):
+        return did_you_mean(name, found)
+    return " It has none of them: if it is a text file without a line of names, state header in [table]."
 
 
 def _native_types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> Mapping[str, Any]:
@@ -269,6 +290,8 @@ def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.
             changed.append(_project_lazily(name, column))
         elif types[name] in (pl.Date, pl.Datetime):
             changed.append(days_of(pl.col(name), types[name]))
+        elif isinstance(column, Numeric) and column.date and types[name] in (pl.String, pl.Categorical, pl.Enum):
+            changed.append(as_dates(pl.col(name).cast(pl.String), column.date).cast(pl.Int32))
         elif column is None and types[name] in (pl.String, pl.Categorical, pl.Enum):
             changed.append(key_of_text(name))
     return frame.with_columns(changed)
@@ -443,6 +466,8 @@ def _series_from_pandas(name: str, series: Any, column: Column | None) -> pl.Ser
         if typed.dtype in (pl.Date, pl.Datetime) and isinstance(column, Numeric) and column.date is not None:
             return typed.to_frame().select(days_of(pl.col(name), typed.dtype)).to_series()
         text = typed.dtype == pl.String
+        if text and isinstance(column, Numeric) and column.date is not None:
+            return typed.to_frame().select(as_dates(pl.col(name), column.date).cast(pl.Int32)).to_series()
         if text or typed.dtype == pl.Boolean or typed.dtype.is_numeric():
             if column is None:
                 return typed.to_frame().select(key_of_text(name)).to_series() if text else typed
@@ -462,7 +487,7 @@ def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Seri
         return pl.Series(name, texts, dtype=pl.String)
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
-    return pl.Series(name, np.fromiter(map(column.read, values), dtype=np.float64, count=len(values)))
+    return pl.Series(name, column._read(values))
 
 
 _T = TypeVar("_T")

@@ -654,7 +654,7 @@ class Gathering:
         columns: dict[str, Any] = {column.name: column for column in own}
         if time is not None:
             columns[time] = reading[time]
-        raw = source.lazy({**columns, **dict.fromkeys(reading.keys)})
+        raw = source.lazy({**columns, **dict.fromkeys(reading.keys)}, reading.columns)
         dtypes = raw.collect_schema()
         chosen = [sortable(column, dtypes[column.name]).alias(f"c{place}") for place, column in enumerate(own)]
         if time is not None:

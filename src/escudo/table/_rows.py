@@ -133,7 +133,7 @@ class Query:
         columns: dict[str, Column | None] = {name: schema[name] for name in self.codes}
         if schema.person_id is not None:
             columns[schema.person_id] = None
-        raw = source.lazy(columns)
+        raw = source.lazy(columns, schema.columns)
         dtypes = raw.collect_schema()
         encoded = [
             self._in_engine(schema[name], dtypes[name], raw.implementation).alias(code)

@@ -476,8 +476,9 @@ def schema_from_document(document: object) -> Schema:
         raise SchemaError("no columns are described; write one section for each, such as [columns.age].")
     for key in document:
         if key not in sections:
+            where = "It belongs under table" if key in _TABLE_KEYS else "A column belongs under columns"
             raise SchemaError(
-                f"unknown section {key!r:.60}; expected {_and(sections)}. A column belongs under columns."
+                f"unknown section {key!r:.60}; expected {_and(sections)}. {where}."
                 + did_you_mean(str(key)[:60], sections)
             )
     table = document.get("table", {})

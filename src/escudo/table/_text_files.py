@@ -20,7 +20,6 @@ import glob
 import io
 import itertools
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,7 @@ from escudo.errors import InputError
 from escudo.table._columns import Column, Numeric
 from escudo.table._persons import person_keys
 from escudo.table._schema import DECIMALS, DELIMITERS, TEXT_KEYS, Schema
-from escudo.table._values import as_float, encodable
+from escudo.table._values import as_dates, as_float, encodable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -584,16 +583,6 @@ def as_number(text: pl.Expr, decimal: str = ".", *, boolean: bool = False) -> pl
     return value.cast(pl.Float64, strict=False)
 
 
-def as_dates(text: pl.Expr, form: str) -> pl.Expr:
-    """Return text as dates, null where it is no day, or point in time, written so; in UTC where that has a zone."""
-    value = text.str.strip_chars()
-    if re.search(r"%[HIMSTRXpfcz]", form):
-        # polars says it in other words: parts of a second with their point, and a zone that may be Z
-        form = form.replace(".%f", "%.f").replace("%z", "%#z")
-        return value.str.to_datetime(form, strict=False, time_unit="us").dt.date()
-    return value.str.to_date(form, strict=False)
-
-
 def _with_point(text: pl.Expr, decimal: str) -> pl.Expr:
     """Return numbers with a decimal point; null for what has one already where a comma is the sign."""
     import polars as pl
@@ -622,7 +611,7 @@ _MARKERS = (
 """What people and their programs write where there is no value, in any case."""
 
 
-_MOSTLY, _FEW_WORDS = 0.9, 10  # of a column of numbers, and of what else may stand in it
+_MOSTLY, FEW_WORDS = 0.9, 10  # of a column of numbers, and of what else may stand in it
 
 
 def is_marker(text: str) -> bool:
@@ -709,7 +698,7 @@ def mostly_numbers(frame: pl.LazyFrame, name: str, decimal: str) -> pl.LazyFrame
     value = pl.col(name).str.strip_chars()
     filled = frame.filter(~value.str.to_lowercase().is_in(_MARKERS)).select(value)
     number = _typed(pl.col(name), lambda text: as_number(text, decimal))
-    words = pl.col(name).filter(~number).n_unique() <= _FEW_WORDS
+    words = pl.col(name).filter(~number).n_unique() <= FEW_WORDS
     if not filled.select(words & (number.mean() >= _MOSTLY)).collect(engine="streaming").item():
         return None
     return frame.select(as_number(pl.col(name), decimal))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from escudo.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def encodable(text: str) -> bool:
@@ -129,3 +133,22 @@ def as_day(value: Any) -> float:
 def date_of(day: float) -> dt.date:
     """Return the day that is so many days after 1970-01-01."""
     return EPOCH + dt.timedelta(days=int(day))
+
+
+def as_dates(text: pl.Expr, form: str) -> pl.Expr:
+    """Return text as dates, null where it is no day, or point in time, written so; in UTC where that has a zone."""
+    value = text.str.strip_chars()
+    if re.search(r"%[HIMSTRXpfcz]", form):
+        # polars says it in other words: parts of a second with their point, and a zone that may be Z
+        form = form.replace(".%f", "%.f").replace("%z", "%#z")
+        return value.str.to_datetime(form, strict=False, time_unit="us").dt.date()
+    return value.str.to_date(form, strict=False)
+
+
+def days_in_texts(values: Sequence[Any], form: str) -> NDArray[np.float64]:
+    """Read objects that are text as days since 1970-01-01; NaN for one that is no text, or no day written so."""
+    import polars as pl
+
+    texts = [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]
+    days = as_dates(pl.col("text"), form).cast(pl.Int32).cast(pl.Float64).fill_null(math.nan)
+    return pl.DataFrame({"text": texts}, schema={"text": pl.String}).select(days).to_series().to_numpy()

@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
+import sqlite3
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -544,3 +546,23 @@ def test_all_that_is_not_stated_is_named_at_once(escudo, tmp_path):
     text = "[columns.a]\ntype = 'categorical'\nlevels = []\nconfirmed = false\n"
     (tmp_path / "open.toml").write_text(text + text.replace(".a]", ".b]"), encoding="utf-8")
     assert "columns 'a' and 'b' have no levels to confirm" in escudo("confirm", "open.toml", "--all").err
+
+
+def test_what_is_to_be_typed_next_can_be_typed(escudo, tmp_path):
+    """A shell takes patterns and blanks apart, and the address of a file holds no password."""
+    import polars as pl
+
+    (tmp_path / "some parts").mkdir()
+    frame = pl.DataFrame({"smoke": ["no", "yes"] * 300})
+    frame.write_parquet(tmp_path / "some parts" / "1.parquet")
+    with sqlite3.connect(tmp_path / "clinic.db") as database:
+        database.execute("CREATE TABLE visits (smoke TEXT)")
+        database.executemany("INSERT INTO visits VALUES (?)", frame.rows())
+    for place, data in enumerate(("some parts/*.parquet", "sqlite:///clinic.db?table=visits")):
+        told = escudo("draft", data, "--out", f"my schema {place}.toml").out
+        (line,) = (line for line in told.splitlines() if "schema learn" in line)
+        words = shlex.split(line)
+        assert words[3] == data
+        done = escudo(*words[2:4], "-s", f"my schema {place}.toml", "-e", "3", "--delta", "1e-6")
+        assert done.code == 0, done.err
+        assert words[words.index("--schema") + 1] == f"my schema {place}.toml"

@@ -85,6 +85,26 @@ class TestWhatIsLearnt:
             assert bool(warned) == (rows == 450)
         assert shares[450] > 0.25 > shares[1200]
 
+    def test_a_tail_in_the_cells_beside_is_kept_and_what_is_left_out_of_it_is_told(self):
+        """A cell of a tail may hold hundreds of rows and be too small to stand out by itself among a hundred cells."""
+        values = np.random.default_rng(3).lognormal(10.5, 0.8, 3000)
+        clamped, stated, warned = [], [], 0
+        for seed in range(40):
+            told = learn_schema(pl.DataFrame({"x": values}), epsilon=0.06, delta=0.0, seed=seed).value
+            clamped.append(np.mean((values < told["x"].lower) | (values > told["x"].upper)))
+            stated.append(float(told["x"].note.partition("they clamp about ")[2].partition("%")[0] or 0) / 100)
+            warned += bool(told.notes)
+        assert np.mean(clamped) < 0.15
+        assert np.mean(np.abs(np.subtract(stated, clamped))) < 0.1
+        assert warned == sum(share >= 1 / 3 for share in stated)
+
+    def test_bounds_of_a_column_of_which_zeros_alone_were_seen_are_left_to_be_stated(self):
+        values = np.where(np.arange(3000) % 5, 0.0, np.random.default_rng(4).lognormal(7, 1.5, 3000))
+        column = learn_schema(pl.DataFrame({"x": values}), epsilon=0.06, delta=0.0, seed=0).value["x"]
+        assert not column.confirmed
+        assert "too few values but 0" in column.note
+        assert learn_schema(pl.DataFrame({"x": values}), epsilon=6.0, delta=0.0, seed=0).value["x"].upper > 5_000
+
     def test_whole_numbers_get_whole_bounds_and_no_more_bins_than_values(self):
         grade = learn_schema(people(), seed=0, **BUDGET).value["grade"]
         assert grade.integer

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -105,8 +106,8 @@ def test_every_output_says_it_is_for_the_custodian_only():
 
 
 def test_plain_data_of_a_problem_is_the_problem_only():
-    schema = Schema.from_dict({"absent": ["a"]})
-    assert check(FRAME, schema).to_dict()["columns"] == [
+    schema = Schema.from_dict({"pid": list("abcde"), "absent": ["a"]})
+    assert check(FRAME, schema).to_dict()["columns"][1:] == [
         {"name": "absent", "problem": "the table has no column 'absent'."}
     ]
 
@@ -281,3 +282,15 @@ def test_a_check_and_a_release_agree_about_every_messy_file(data: st.DataObject,
         rows, column = int(count.sum()), present[name]
         absent = seen[name].missing + (seen[name].outside if column.kind != "number" else 0)
         assert count[-1] == round(rows * absent), (name, seen[name], count)
+
+
+def test_nobodys_value_is_offered_as_the_name_of_a_column(tmp_path: Path) -> None:
+    """The "names" of a file without a line of names are somebody's values."""
+    (tmp_path / "visits.csv").write_text("I10,yes\nE11,no\n")
+    schema = Schema.from_dict({"ICD10": ["E11", "I10"], "yess": ["yes", "no"]})
+    with pytest.raises(SchemaError, match=r"'ICD10', 'yess'.*state header in \[table\]") as refused:
+        PrivateTable(scan(tmp_path / "visits.csv", schema), schema)
+    said = [str(refused.value), *check(tmp_path / "visits.csv", schema).problems]
+    assert len(said) == 3
+    assert not any("'I10'" in each or "'yes'" in each for each in said)
+    assert sum("state header" in each for each in said) == 2

@@ -190,10 +190,75 @@ def test_a_date_where_the_schema_has_none_and_none_where_it_has() -> None:
     with pytest.raises(SchemaError, match=r"is no date in the schema.*type = .date."):
         PrivateTable(pl.DataFrame({"visit": DAYS}), Schema.from_dict({"visit": ["a", "b"]}))
     with pytest.raises(SchemaError, match=r"holds dates in the schema.*cast it to a date"):
-        PrivateTable(pl.DataFrame({"visit": ["2024-01-01"], "ill": ["no"]}), SCHEMA)
+        PrivateTable(pl.DataFrame({"visit": [20240101], "ill": ["no"]}), SCHEMA)
+    with pytest.raises(SchemaError, match=r"holds dates in the schema.*cast it to a date"):  # databases read none
+        PrivateTable(duckdb.sql("SELECT '2024-01-01' AS visit, 'no' AS ill"), SCHEMA)
 
 
 @given(st.dates(dt.date(2024, 1, 1), dt.date(2024, 12, 31)))
 def test_labels_say_which_days_a_bin_holds(day: dt.date) -> None:
     first, last = (dt.date.fromisoformat(text) for text in COLUMN.labels[COLUMN.encode([day])[0]].split(" to "))
     assert first <= day <= last
+
+
+WRITTEN = {
+    "polars": lambda texts: pl.DataFrame(texts),
+    "polars lazy": lambda texts: pl.LazyFrame(texts),
+    "polars categories": lambda texts: pl.DataFrame(texts).cast(pl.Categorical),
+    "polars objects": lambda texts: pl.DataFrame(
+        {name: pl.Series(values, dtype=pl.Object) for name, values in texts.items()}
+    ),
+    "pandas": pd.DataFrame,
+    "pandas objects": lambda texts: pd.DataFrame(texts, dtype=object),
+    "pandas categories": lambda texts: pd.DataFrame(texts, dtype="category"),
+    "pyarrow": pa.table,
+}
+
+
+@pytest.mark.parametrize("engine", WRITTEN)
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%m/%d/%Y", "%d.%m.%Y %H:%M"])
+def test_dates_that_are_text_in_a_frame_are_read_by_their_format(engine: str, form: str, tmp_path: Path) -> None:
+    """As in a text file; and so are those that others are derived from, also where these alone are counted."""
+    born = [None if day is None else day - dt.timedelta(days=40 * place) for place, day in enumerate(DAYS)]
+    texts = {
+        name: [f" {day:{form}}" if day and place % 9 else "unknown" for place, day in enumerate(days)]
+        for name, days in (("birth", born), ("visit", DAYS))
+    }
+    day = {"type": "date", "format": form, "lower": "2010-01-01", "upper": "2025-12-31", "bins": 16, "missing": True}
+    age = {"type": "numeric", "from": "visit - birth", "unit": "days", "lower": 0, "upper": 4000, "bins": 5}
+    schema = Schema.from_dict({"birth": day, "visit": day, "age": {**age, "missing": True}})
+    pl.DataFrame(texts).write_csv(tmp_path / "visits.csv")
+    expected = PrivateTable(scan(tmp_path / "visits.csv", schema), schema).counts([[name] for name in schema.names])
+    assert expected[2][-1] < 40, "most ages are known"
+    frame = WRITTEN[engine](texts)
+    for counted, wanted in zip(
+        PrivateTable(frame, schema).counts([["birth"], ["visit"], ["age"]]), expected, strict=True
+    ):
+        assert counted.tolist() == wanted.tolist()
+    (alone,) = PrivateTable(frame, schema).counts([["age"]])
+    assert alone.tolist() == expected[2].tolist()
+    assert schema["birth"].encode(texts["birth"]).tolist() == schema["birth"].encode(np.array(texts["birth"])).tolist()
+    for here, there in zip(check(frame, schema).columns, check(tmp_path / "visits.csv", schema).columns, strict=True):
+        assert here.problem is None
+        assert here.outside == pytest.approx(there.outside) or engine == "polars objects"  # words are told by kind
+    if "objects" not in engine or engine == "pandas objects":
+        drafted = draft(frame)["visit"]
+        assert isinstance(drafted, Numeric)
+        assert (drafted.date, drafted.missing) == (form, True)
+
+
+@given(st.text(max_size=12) | st.dates().map("{:%d.%m.%Y}".format))
+def test_a_text_is_the_same_day_whatever_holds_it(text: str) -> None:
+    column = Numeric("day", "1900-01-01", "2100-01-01", 20, date="%d.%m.%Y", missing=True)
+    cell = column.encode([text]).tolist()
+    for frame in (pl.DataFrame({"day": [text]}), pd.DataFrame({"day": [text]}, dtype=object)):
+        assert np.flatnonzero(PrivateTable(frame, Schema((column,))).counts("day")).tolist() == cell
+
+
+def test_a_few_words_among_dates_are_missing_and_many_are_levels(tmp_path: Path) -> None:
+    days = [f"{dt.date(2024, 1, 1) + dt.timedelta(days=day):%d.%m.%Y}" for day in range(60)]
+    for words, date in ((["ca. 1950", "im Winter"], True), ([f"word {n}" for n in range(30)], False)):
+        pl.DataFrame({"day": 2 * [*days, *words]}).write_csv(tmp_path / "days.csv")
+        column = draft(tmp_path / "days.csv")["day"]
+        assert isinstance(column, Numeric) == date
+        assert not date or column.missing

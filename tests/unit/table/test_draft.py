@@ -580,3 +580,31 @@ def test_a_draft_without_bounds_says_nothing_of_whole_numbers(values: list[float
     assert isinstance(column, Numeric)
     assert column.open
     assert not column.integer
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("Versichertennr", [f"A{123456789 + 7 * i}" for i in range(300)]),
+        ("Karte", [f"A{123456789 + 7 * i}" for i in range(300)]),
+        ("Krankenversicherungsnummer", [f"{i:05d}/K" for i in range(300)]),
+        ("KV-Nr", [f"{i:05d}/K" for i in range(300)]),
+        ("Fallnummer", [f"F-{i}" for i in range(15)]),
+        ("case no.", [f"F-{i}" for i in range(15)]),
+        ("Patientennr", [f"F-{i % 9}" for i in range(15)]),
+    ],
+)
+def test_numbers_of_insured_people_and_of_cases_are_left_out(tmp_path: Path, name: str, values: list[str]) -> None:
+    pl.DataFrame({name: values, "ill": ["no", "yes", "no"] * (len(values) // 3)}).write_csv(tmp_path / "visits.csv")
+    drafted = draft(tmp_path / "visits.csv")
+    assert drafted.names == ("ill",)
+    assert any(name in note for note in drafted.notes)
+
+
+def test_levels_have_no_blanks_around_them_and_open_ranges_their_place(tmp_path: Path) -> None:
+    frame = {"sex": ["F ", " m", "M"] * 8, "beds": ["<5", ">= 20", "5-9", "10-19"] * 6}
+    pl.DataFrame(frame).write_csv(tmp_path / "visits.csv")
+    drafted = draft(tmp_path / "visits.csv")
+    assert drafted["sex"].levels == ("F", "M")
+    assert dict(drafted["sex"].recode) == {"F ": "F", " m": "M"}
+    assert drafted["beds"].levels == ("<5", "5-9", "10-19", ">= 20")

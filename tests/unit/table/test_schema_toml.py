@@ -79,6 +79,7 @@ def test_broken_toml_names_the_file_and_the_place(tmp_path, text, place):
         ("[colums.x]\ntype='boolean'", "no columns are described"),
         ("[columns]\nx=['a']\n[tabel]\nperson_id='p'", "unknown section 'tabel'.*Did you mean 'table'"),
         ("smoke=['a']\n[columns]\nx=['a']", "unknown section 'smoke'.*belongs under columns"),
+        ("person_id='p'\n[columns]\nx=['a']", "unknown section 'person_id'.*belongs under table"),
         ("[columns.x]\ntype='numeric'\nlower=5\nupper=1", "column 'x': lower must be below upper"),
         ("[columns.x]\ntype='numeric'\nlower=nan\nupper=1", "column 'x': lower must be a finite number"),
         ("[columns]\nx=[2020-01-01]", "level 1 is not a string"),
