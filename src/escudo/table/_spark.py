@@ -151,7 +151,9 @@ def spark_session(master: str | None = None) -> Any:
     """Return the running session, or start one: on that master, or where the settings of the place say.
 
     Spark's log quotes the values of a row that cannot be read. One that is started here keeps no log on the driver,
-    unless the settings of the place have a ``spark.log.level``.
+    unless the settings of the place have a ``spark.log.level``. On their way to other workers packed rows lie in files
+    that others on the machine can read, and that a killed process leaves behind: one that is started here encrypts
+    them, by a key that is in the memory of its processes.
 
     Raises:
         InputError: If PySpark is not installed or does not start.
@@ -168,6 +170,8 @@ def spark_session(master: str | None = None) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             running = SparkSession.getActiveSession()
+            if running is None:
+                builder = builder.config("spark.io.encryption.enabled", "true")
             session = builder.getOrCreate()
             if running is None and session.conf.get("spark.log.level", None) is None:
                 with suppress(Exception):  # Spark Connect has no such thing
