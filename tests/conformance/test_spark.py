@@ -311,6 +311,17 @@ def test_workers_read_the_files_of_a_delta_table(session: Any, tmp_path: Path) -
     assert open_data(f"spark://{tmp_path}/vector?format=delta").count() == 96
 
 
+def test_a_file_that_is_gone_when_a_worker_reads_it_is_named(session: Any, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    lakes.ROWS.write_delta(str(tmp_path / "MARIA"))
+    table = PrivateTable(open_data(f"spark://{tmp_path}/MARIA", lakes.SCHEMA), lakes.SCHEMA)
+    for file in (tmp_path / "MARIA").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(EngineError, match="a file with rows was gone") as failed:
+        table.counts("kind")
+    assert "MARIA" not in str(failed.value)
+
+
 def _by_vector(folder: Path) -> None:
     """Make a Delta table of which a deletion vector names rows 0, 1, 2 and 50."""
     log, file, _ = lakes.plain(folder)
@@ -490,10 +501,17 @@ def test_a_url_names_data_of_spark_for_every_command(session: Any, tmp_path: Pat
     done = CliRunner().invoke(app, ["release", data, *told, "--seed", "1"])
     assert done.exit_code == 0, done.output
     assert pl.read_parquet(out / "synthetic.parquet").height == 100
-    looked = CliRunner().invoke(
-        app, ["doctor", "--spark", "spark:", "--json", "--ledger", f"sqlite:///{tmp_path}/l.db"]
-    )
-    assert json.loads(looked.stdout)["spark"]["fits"] is True, looked.output
+    skipping = "spark.sql.files.ignoreMissingFiles"
+    for skips in (False, True):
+        session.conf.set(skipping, str(skips).lower())
+        looked = CliRunner().invoke(
+            app, ["doctor", "--spark", "spark:", "--json", "--ledger", f"sqlite:///{tmp_path}/l.db"]
+        )
+        seen = json.loads(looked.stdout)["spark"]
+        assert seen["fits"] is True, looked.output
+        assert "set spark.io.encryption.enabled" in seen["state"]  # the tests' own session has it off
+        assert (skipping in seen["state"]) == skips
+    session.conf.unset(skipping)
     assert isinstance(CliRunner().invoke(app, ["doctor", "--spark", "yarn"]).exception, InputError)
 
 

@@ -563,13 +563,15 @@ def unlogged() -> Iterator[None]:
 
 
 def _known_reason(error: BaseException, doing: str) -> str | None:
-    """Return what went wrong, where an error tells it by its kind alone."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    """Return what went wrong, where an error tells it by its kind alone, be it one of a worker of Spark."""
+    told = str(error) if type(error).__name__ == "PythonException" else ""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or f"\nOSError: [Errno {errno.ENOSPC}]" in told:
         return (
             f"the disk is full: there was no room for rows that do not fit into memory while {doing}. Name a folder "
             "with more room by the setting TMPDIR, or allow more memory by ESCUDO_MEMORY_MB; what was written is gone."
         )
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or "\nFileNotFoundError: " in told:
         return (
             f"a file with rows was gone while {doing}: removed or renamed, or, of a Delta or Iceberg table, cleaned "
             "away since its log was read. Ask again, of the table as it is now."

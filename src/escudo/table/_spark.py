@@ -212,7 +212,7 @@ def spark_workers(master: str | None) -> list[dict[str, str]]:
     here = worker_versions()
     problem = None
     try:
-        frame = session.range(64).repartition(session.sparkContext.defaultParallelism * 2)
+        frame = session.range(64).repartition(_tasks(session))
         rows = _mapped(frame, versions, ", ".join(f"`{name}` string" for name in here)).distinct().collect()
         return sorted((row.asDict() for row in rows), key=lambda row: sorted(row.items()))
     except Exception as error:
@@ -220,6 +220,34 @@ def spark_workers(master: str | None) -> list[dict[str, str]]:
     raise InputError(
         f"the workers of the cluster do not answer ({problem}): is escudo installed for their Python, {here['python']}?"
     )
+
+
+def _tasks(session: Any) -> int:
+    try:
+        return int(session.sparkContext.defaultParallelism) * 2
+    except Exception:  # a session by Spark Connect shows none
+        return 64
+
+
+def spark_remarks(master: str | None) -> list[str]:
+    """Return what is to be known of a session's settings: where rows can be read by others, or are left out."""
+    session = spark_session(master)
+
+    def is_on(name: str) -> bool:
+        try:
+            return str(session.conf.get(name, "false")).lower() == "true"
+        except Exception:  # one that this Spark does not know
+            return False
+
+    found = []
+    if not is_on("spark.io.encryption.enabled"):
+        found.append("packed rows of people lie unencrypted on the workers' disks: set spark.io.encryption.enabled")
+    skipping = [
+        name for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles") if is_on(name)
+    ]
+    if skipping:
+        found.append(f"files that cannot be read are left out without a word: turn off {' and '.join(skipping)}")
+    return found
 
 
 WORKERS_MAY_NEED = {"pyiceberg": "Iceberg tables", "scikit-learn": "figures about predictions"}
