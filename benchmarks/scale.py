@@ -450,8 +450,8 @@ def markdown(record: dict[str, Any]) -> str:
         "*Sample*: 10⁹ rows of three columns drawn and written as Parquet parts. "
         "*Draw*: 10⁷ rows of ten columns drawn and dropped, with the fit to 10⁴ rows. "
         "Wall seconds are of a shared machine, and processor seconds hang on the machine and its load: *wide* and its "
-        "command, 5.8 and 8.4 on a faster machine by commit eaab723, take 8.9 and 12.4 on a quiet one today, where "
-        "that commit's *wide* took 15.4. "
+        "command took 8.9 and 12.4 by commit 358d4c4 on a quiet day, and 8.3 and 12.0 by a2cf87c in the hour of the "
+        "figures above, with some 20 processes waiting for the two cores. "
         "pyarrow's tables are in memory, which its peak says.",
         "",
         verdict(record),

@@ -31,7 +31,7 @@ from escudo.cli import app
 from escudo.errors import EngineError, InputError
 from escudo.learning import day_counts
 from escudo.synthesis import clinic
-from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, open_data
+from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _contributions, _lakes, _spark, open_data
 from escudo.utility import evaluate_privately
 from unit.table import test_iceberg as iceberg
 from unit.table import test_lakes as lakes
@@ -101,6 +101,7 @@ def test_an_error_of_spark_shows_no_value_nor_is_it_logged_by_pyspark(session: A
 
 FAILING = """
 import sys
+from pathlib import Path
 
 from escudo.errors import EngineError
 from escudo.table import Numeric, PrivateTable, Schema
@@ -113,20 +114,25 @@ try:
     table.counts("fever")
 except EngineError:
     print("withheld")
+people = Schema([Numeric("fever", 0, 9, 3)], person_id="text", max_rows_per_person=1)
+PrivateTable(texts.selectExpr("text", "1.0 AS fever"), people).counts("fever")
+written = [path.read_bytes() for path in Path(sys.argv[2]).rglob("shuffle_*.data")]
+print("sealed" if any(written) and not any(b"MARIA" in each for each in written) else "open")
 session.stop()
 """
 
 
-def test_a_session_that_escudo_starts_logs_no_value(session: Any, tmp_path: Path) -> None:
+def test_a_session_that_escudo_starts_logs_no_value_and_leaves_none_on_the_disk(session: Any, tmp_path: Path) -> None:
     settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false"}
+    settings |= {"spark.local.dir": str(tmp_path / "local")}
     lines = [f"{name} {value}" for name, value in settings.items()]
     (tmp_path / "spark-defaults.conf").write_text("\n".join(lines), encoding="utf-8")
     texts = tmp_path / "texts.parquet"
     pl.DataFrame({"text": ["1", "MARIA 47"]}).write_parquet(texts)
     place = {"SPARK_CONF_DIR": str(tmp_path), "JAVA_TOOL_OPTIONS": spark_cluster.JAVA}
-    command = [sys.executable, "-c", FAILING, str(texts)]
+    command = [sys.executable, "-c", FAILING, str(texts), str(tmp_path / "local")]
     done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True)
-    assert done.stdout.split() == ["withheld"], done.stderr
+    assert done.stdout.split() == ["withheld", "sealed"], done.stderr
     assert "MARIA" not in done.stderr
 
 
@@ -305,6 +311,17 @@ def test_workers_read_the_files_of_a_delta_table(session: Any, tmp_path: Path) -
     assert open_data(f"spark://{tmp_path}/vector?format=delta").count() == 96
 
 
+def test_a_file_that_is_gone_when_a_worker_reads_it_is_named(session: Any, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    lakes.ROWS.write_delta(str(tmp_path / "MARIA"))
+    table = PrivateTable(open_data(f"spark://{tmp_path}/MARIA", lakes.SCHEMA), lakes.SCHEMA)
+    for file in (tmp_path / "MARIA").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(EngineError, match="a file with rows was gone") as failed:
+        table.counts("kind")
+    assert "MARIA" not in str(failed.value)
+
+
 def _by_vector(folder: Path) -> None:
     """Make a Delta table of which a deletion vector names rows 0, 1, 2 and 50."""
     log, file, _ = lakes.plain(folder)
@@ -394,6 +411,22 @@ def test_blocks_vote_where_their_records_are(session: Any, monkeypatch: pytest.M
     assert str(several[0].to_json()) == str(several[1].to_json())
 
 
+def test_what_compares_whole_columns_answers_as_on_polars_from_a_file(session: Any, tmp_path: Path) -> None:
+    """Where memory for rows is short the driver keeps none of them in it, and answers are the same to the last bit."""
+    frame, schema = spark_cluster.clinic()
+    frame = frame.with_columns(half=pl.when(pl.col("dose") < 2).then(pl.col("dose") / 2 + pl.col("late") / 9))
+    fields = (*schema.fields, *Schema.from_dict({"half": {"type": "numeric", "lower": 0, "upper": 2}}).fields)
+    spark = session.createDataFrame(frame.to_arrow()).cache()  # in the order of the frame, for positions
+    for method, score in (("gap", "sqrt_hsic"), ("gap", "spearman"), ("paper", "hsic")):
+        asked = {"epsilon": 9.0, "delta": 1e-6, "method": method, "score": score, "seed": 1}
+        with pytest.MonkeyPatch.context() as patch:
+            ours = escudo.direction(PrivateTable(frame, Schema(fields)), "dose", "half", **asked).to_json()
+            patch.setattr(_contributions, "memory_for_rows", lambda: 1000)
+            theirs = escudo.direction(PrivateTable(spark, Schema(fields)), "dose", "half", **asked).to_json()
+        assert ours == theirs
+        assert ours["margin"] != 0
+
+
 def test_blocks_that_vote_by_position_read_the_table_once(session: Any, tmp_path: Path) -> None:
     frame, schema = spark_cluster.clinic()
 
@@ -468,10 +501,17 @@ def test_a_url_names_data_of_spark_for_every_command(session: Any, tmp_path: Pat
     done = CliRunner().invoke(app, ["release", data, *told, "--seed", "1"])
     assert done.exit_code == 0, done.output
     assert pl.read_parquet(out / "synthetic.parquet").height == 100
-    looked = CliRunner().invoke(
-        app, ["doctor", "--spark", "spark:", "--json", "--ledger", f"sqlite:///{tmp_path}/l.db"]
-    )
-    assert json.loads(looked.stdout)["spark"]["fits"] is True, looked.output
+    skipping = "spark.sql.files.ignoreMissingFiles"
+    for skips in (False, True):
+        session.conf.set(skipping, str(skips).lower())
+        looked = CliRunner().invoke(
+            app, ["doctor", "--spark", "spark:", "--json", "--ledger", f"sqlite:///{tmp_path}/l.db"]
+        )
+        seen = json.loads(looked.stdout)["spark"]
+        assert seen["fits"] is True, looked.output
+        assert "set spark.io.encryption.enabled" in seen["state"]  # the tests' own session has it off
+        assert (skipping in seen["state"]) == skips
+    session.conf.unset(skipping)
     assert isinstance(CliRunner().invoke(app, ["doctor", "--spark", "yarn"]).exception, InputError)
 
 

@@ -107,10 +107,11 @@ def _spark(url: str | None) -> dict[str, Any]:
         return {"state": state, "workers": [], "fits": None}
     if url != "spark:" and not url.startswith("spark://"):
         raise InputError(f"--spark takes spark://HOST:PORT, or spark: for the cluster that is configured; got {url!r}.")
-    from escudo.table import WORKERS_MAY_NEED, spark_workers, worker_versions
+    from escudo.table import WORKERS_MAY_NEED, spark_remarks, spark_workers, worker_versions
 
+    master = None if url == "spark:" else url
     try:
-        workers = spark_workers(None if url == "spark:" else url)
+        workers, remarks = spark_workers(master), spark_remarks(master)
     except EscudoError as error:
         return {"state": str(error), "workers": [], "fits": False}
     here = worker_versions()
@@ -119,7 +120,8 @@ def _spark(url: str | None) -> dict[str, Any]:
     said = "the workers have what is installed here" if fits else "workers have other versions than this machine"
     other = [name for name in WORKERS_MAY_NEED if any(found[name] != here[name] for found in workers)]
     what = "; ".join(f"{name} differs, which is for {WORKERS_MAY_NEED[name]}" for name in other)
-    return {"state": f"{said} ({what})" if fits and what else said, "workers": workers, "fits": fits}
+    state = "; ".join([f"{said} ({what})" if fits and what else said, *remarks])
+    return {"state": state, "workers": workers, "fits": fits}
 
 
 def _ledger(url: str | None) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 
@@ -16,6 +16,7 @@ from escudo.errors import InputError
 from escudo.mechanisms._noise import (
     Integers,
     NoiseSource,
+    SecureNoise,
     Seed,
     SeededNoise,
     Statistic,
@@ -180,10 +181,33 @@ class Purse:
 
         **Guarantee.** That of :func:`laplace` or :func:`gaussian`, if the event's sensitivity is that of the values.
         """
-        statistic = read_statistic("values", values)
-        if statistic.exact != (event.grid == 1):  # an event for integers leaves no room for rounding
-            raise InputError("values and the event planned for them must be of integers, on the grid 1, or neither.")
-        return self.add_statistic(statistic, event, purpose)
+        return self.add_statistic(_planned(values, event), event, purpose)
+
+    def add_each(self, several: Sequence[ArrayLike], event: GaussianEvent, purposes: Sequence[str]) -> list[Noisy]:
+        """Return what :meth:`add` returns of each, every one a release of the event for a purpose of its own.
+
+        A number's noise is its own, whatever vector it is in: so secure noise that nobody watches is drawn for all of
+        them at once, after all of them are charged. The law is that of one draw after the other, and other noise is
+        drawn like that.
+
+        Raises:
+            InputError: As :meth:`add`; nothing was spent or drawn.
+            BudgetExceededError: If the account refuses one of them; nothing was drawn, and those that were charged
+                before it stay charged, marked failed.
+        """
+        statistics = [_planned(values, event) for values in several]
+        if type(self._noise) is not SecureNoise or not statistics:
+            return [
+                self.add_statistic(*each) for each in zip(statistics, [event] * len(several), purposes, strict=True)
+            ]
+        scale = check_steps("the noise scale", event.scale / event.grid)
+        with ExitStack() as paid:
+            for purpose in purposes:
+                paid.enter_context(self.paying(event, purpose))
+            noise = watched(self._noise, event)
+            steps = [each.steps(event.grid) for each in statistics]
+            drawn = np.split(noise.add_gaussian(np.concatenate(steps), scale), np.cumsum([each.size for each in steps]))
+            return [each.restored(part, event.grid) for each, part in zip(statistics, drawn, strict=False)]
 
     def add_statistic(self, statistic: Statistic, event: LaplaceEvent | GaussianEvent, purpose: str = "") -> Noisy:
         """Like :meth:`add`, for whoever has made the event from the statistic: real numbers may lie on the grid 1."""
@@ -279,6 +303,14 @@ class Purse:
 
     def __repr__(self) -> str:
         return f"purse of {self.account!r}" + ("" if self.for_release else ", not for release")
+
+
+def _planned(values: ArrayLike, event: LaplaceEvent | GaussianEvent) -> Statistic:
+    """Return numbers that an event was planned for."""
+    statistic = read_statistic("values", values)
+    if statistic.exact != (event.grid == 1):  # an event for integers leaves no room for rounding
+        raise InputError("values and the event planned for them must be of integers, on the grid 1, or neither.")
+    return statistic
 
 
 def select_scale(

@@ -35,7 +35,7 @@ from escudo._validate import did_you_mean, finite, one_of, positive, probability
 from escudo.asking import Prepared, planning, run, verb
 from escudo.errors import InputError, SchemaError
 from escudo.privacy import Budget, Guarantee, Neighbours, Plan, Unit
-from escudo.table import Categorical, Column, PrivateTable, Schema
+from escudo.table import Categorical, Column, PrivateTable, Schema, held
 
 METHODS = {"votes": "_votes", "gap": "_gap", "paper": "_paper"}
 """Every method, and the module that holds its ``prepare``."""
@@ -390,11 +390,17 @@ def batches_of(table: PrivateTable, names: Sequence[str], size: int = BATCH_ROWS
             yield Batch(values, person)
 
 
+def slices(rows: int) -> Iterator[slice]:
+    """Return all of so many rows, some at a time."""
+    return (slice(start, start + BATCH_ROWS) for start in range(0, rows, BATCH_ROWS))
+
+
 class PairData:
     """Two columns of a private table, scaled by their public bounds; nothing is read before it is asked for.
 
     Numbers are mapped from [lower, upper] to [0, 1], ordered levels 0, ..., m - 1 to code / (m - 1). Both maps look at
-    one record at a time, so they raise no sensitivity.
+    one record at a time, so they raise no sensitivity. Rows beyond the memory for rows (``ESCUDO_MEMORY_MB``) are
+    mapped from a file without a name.
 
     **Missing values.** The number of rows never depends on them: a row that lacks x or y stays in its place. ``x`` and
     ``y`` put it at the public midpoint (0.5, 0.5); ``complete`` says which rows have both; ``batches`` shows NaN.
@@ -448,8 +454,11 @@ class PairData:
 
     @cached_property
     def _values(self) -> Floats:
-        return np.concatenate([np.empty((0, 2)), *(batch.values for batch in self.batches())])
+        return held((batch.values for batch in self.batches()), np.empty((0, 2)))
 
     @cached_property
     def _filled(self) -> Floats:
-        return np.where(self.complete[:, None], self._values, 0.5)
+        parts = (self._values[rows] for rows in slices(self.rows))
+        return held(
+            (np.where(np.isnan(part).any(axis=1, keepdims=True), 0.5, part) for part in parts), np.empty((0, 2))
+        )

@@ -69,6 +69,7 @@ from escudo.orientation._direction import (
     arrow,
     check_options,
     check_rows,
+    slices,
 )
 from escudo.orientation._regression import (
     Pair,
@@ -77,6 +78,7 @@ from escudo.orientation._regression import (
     halves,
     pair_of,
     public_pair,
+    residual_of,
     split_pair,
 )
 from escudo.orientation._scores import DEPENDENCE, Floats, dependence
@@ -246,9 +248,9 @@ class GapPrepared:
         asked = self.wording
         columns = {
             asked.x: (test.x, 1.0),
-            f"residual of {asked.y}": (test.y - f(test.x), 2.0),
+            f"residual of {asked.y}": (residual_of(test.y, test.x, f), 2.0),
             asked.y: (test.y, 1.0),
-            f"residual of {asked.x}": (test.x - g(test.y), 2.0),
+            f"residual of {asked.x}": (residual_of(test.x, test.y, g), 2.0),
         }
         logs = {}
         event = quantile_event(count=2, epsilon=self.epsilon / 4)
@@ -296,9 +298,8 @@ def gap_of(score: str, pair: Pair, f: Regression, g: Regression, *, width: float
         g: Predicts x from y.
         width: Width of the kernels, for the scores that have one.
     """
-    forward, backward = pair.y - f(pair.x), pair.x - g(pair.y)
     measure = dependence(score, width)
-    return measure(pair.y, backward) - measure(pair.x, forward)
+    return measure(pair.y, residual_of(pair.x, pair.y, g)) - measure(pair.x, residual_of(pair.y, pair.x, f))
 
 
 def noisy_regressions(half: Pair, purse: Purse, *, epsilon: float) -> tuple[Regression, Regression]:
@@ -314,8 +315,11 @@ def noisy_regressions(half: Pair, purse: Purse, *, epsilon: float) -> tuple[Regr
 
 def cell_counts(pair: Pair) -> NDArray[np.int64]:
     """Return how many pairs lie in each of 8 × 8 equal cells of [-1, 1]²: private; x counts the rows."""
-    x, y = (np.clip(((v + 1) * (_CELLS / 2)).astype(np.int64), 0, _CELLS - 1) for v in pair)
-    return np.bincount(x * _CELLS + y, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
+    counts = np.zeros(_CELLS**2, dtype=np.int64)
+    for rows in slices(len(pair.x)):
+        x, y = (np.clip(((v[rows] + 1) * (_CELLS / 2)).astype(np.int64), 0, _CELLS - 1) for v in pair)
+        counts += np.bincount(x * _CELLS + y, minlength=_CELLS**2)
+    return counts.reshape(_CELLS, _CELLS)
 
 
 # ---- what gap and paper share

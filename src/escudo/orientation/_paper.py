@@ -67,6 +67,7 @@ from escudo.orientation._regression import (
     paper_residual_change,
     public_pair,
     residual_change,
+    residual_of,
     split_pair,
 )
 from escudo.orientation._scores import (
@@ -373,7 +374,8 @@ def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = 
     """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
     f = fit_kernel_ridge(train.x, train.y, regularisation, width)
     g = fit_kernel_ridge(train.y, train.x, regularisation, width)
-    return Residuals(x=test.x, y=test.y, of_y=test.y - f(test.x), of_x=test.x - g(test.y))
+    of_y, of_x = residual_of(test.y, test.x, f), residual_of(test.x, test.y, g)
+    return Residuals(x=test.x, y=test.y, of_y=of_y, of_x=of_x)
 
 
 def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> tuple[float, float]:

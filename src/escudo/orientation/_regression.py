@@ -27,7 +27,7 @@ Theorem 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,12 +35,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError, SchemaError
-from escudo.orientation._direction import DirectionQuestion, PairData
+from escudo.orientation._direction import DirectionQuestion, PairData, slices
 from escudo.orientation._scores import GridFeatures
-from escudo.table import PrivateTable, Schema
+from escudo.table import PrivateTable, Schema, held
 
 Floats = NDArray[np.float64]
-_CHUNK = 8_192
+_CHUNK = 8_192  # of which the rows that are read at a time are a multiple: sums are the same wherever rows lie
 
 
 # ---- which records fit and which are scored
@@ -58,7 +58,17 @@ class Pair(NamedTuple):
 
 def pair_of(pairs: PairData) -> Pair:
     """Return the pairs on [-1, 1], from the public bounds; rows that lack a value are at (0, 0)."""
-    return Pair(2.0 * pairs.x - 1.0, 2.0 * pairs.y - 1.0)
+    return Pair(*(column_of(2.0 * values[rows] - 1.0 for rows in slices(pairs.rows)) for values in (pairs.x, pairs.y)))
+
+
+def column_of(parts: Iterable[Floats]) -> Floats:
+    """Return one column, of which some rows come at a time: beyond the memory for rows, mapped from a file."""
+    return held((part[:, None] for part in parts), np.empty((0, 1)))[:, 0]
+
+
+def residual_of(values: Floats, predictors: Floats, predict: Callable[[Floats], Floats]) -> Floats:
+    """Return what a regression leaves of some values."""
+    return column_of(values[rows] - predict(predictors[rows]) for rows in slices(len(values)))
 
 
 def public_pair(schema: Schema, asked: DirectionQuestion, option: str) -> Pair:
@@ -98,8 +108,11 @@ def split_pair(pair: Pair, *, shuffle: int) -> tuple[Pair, Pair]:
     """Return the training and the test half, by position alone: a shuffle of row numbers from a public seed."""
     order = np.random.default_rng(shuffle).permutation(len(pair.x))
     first = halves(len(pair.x))[0]
-    train, test = order[:first], order[first:]
-    return Pair(pair.x[train], pair.y[train]), Pair(pair.x[test], pair.y[test])
+
+    def taken(places: NDArray[np.int64]) -> Pair:
+        return Pair(*(column_of(values[places[rows]] for rows in slices(len(places))) for values in pair))
+
+    return taken(order[:first]), taken(order[first:])
 
 
 # ---- regressions

@@ -72,7 +72,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from heapq import heapify, heapreplace
 from itertools import combinations, islice
 
@@ -421,10 +421,20 @@ class _Run:
         tables, rows = list(self.tables.values()), self.fits.total
         margins = margins_of(tables, total=rows, merged=self.fits.merged)
         needed = Needed(tables, self.columns, drawn, self.fits.cells, margins, rows)
-        while self.left:
-            columns = needed.neediest
-            self.measure(columns, 1)
-            needed.renew(self.tables[columns])
+        unit, known, given = self.terms.unit, dict(self.tables), list[tuple[Columns, Counts, bool]]()
+        for _ in range(
+            self.left
+        ):  # who gets a unit hangs on how loud tables are, and on no noise that is still to come
+            table = known[needed.neediest]
+            whole = stays_whole(table)
+            scale = joint_scale([table.scale, unit.measured(table.counts.shape, whole=whole)])
+            known[table.columns] = replace(table, scale=scale)
+            given.append((table.columns, self.exact[table.columns], whole))
+            needed.renew(known[table.columns])
+        for fresh in unit.measure_each(given, self.purse):
+            (self.tables[fresh.columns],) = average_repeats([self.tables[fresh.columns], fresh])
+        self.advance(self.left)
+        self.left = 0
 
     def measure(self, columns: Columns, units: int) -> None:
         """Release a table so many times, and average."""
@@ -559,9 +569,10 @@ def _predicted(
     def one_by_one(tables: Sequence[Columns]) -> Counts:
         return np.concatenate([counted(drawn, columns, sizes) for columns in tables])
 
-    if width < _WIDE:
+    pairs = [columns for columns in exact if len(columns) == 2]
+    if width < _WIDE or len(pairs) < width:  # counting all pairs by bits would cost more
         return one_by_one
-    named = {name: sizes[name] for name in dict.fromkeys(name for columns in exact for name in columns)}
+    named = {name: sizes[name] for name in dict.fromkeys(name for columns in pairs for name in columns)}
     start, levels = {name: place.start for name, place in level_places(named).items()}, sum(named.values())
     products = np.zeros((levels, levels), dtype=np.int64)
     add_pairs(products, [drawn[name] for name in named], list(named.values()))
@@ -623,8 +634,17 @@ class ExactCounts:
 
 def measure(columns: Columns, counts: Counts, event: GaussianEvent, purse: Purse) -> NoisyTable:
     """Return a table's counts with the noise that was planned for them."""
-    noisy = purse.add(counts, event, purpose=f"table of {', '.join(columns)}")
-    return NoisyTable(columns, np.asarray(noisy, dtype=np.float64), event.scale)
+    (found,) = measure_each({columns: counts}, event, purse)
+    return found
+
+
+def measure_each(tables: Mapping[Columns, Counts], event: GaussianEvent, purse: Purse) -> list[NoisyTable]:
+    """Return the counts of several tables, each with the noise that was planned for it."""
+    noisy = purse.add_each(list(tables.values()), event, [f"table of {', '.join(columns)}" for columns in tables])
+    return [
+        NoisyTable(columns, np.asarray(each, dtype=np.float64), event.scale)
+        for columns, each in zip(tables, noisy, strict=True)
+    ]
 
 
 def measured_again(table: NoisyTable, counts: Counts, unit: Unit, purse: Purse, *, times: int = 1) -> NoisyTable:
@@ -633,10 +653,14 @@ def measured_again(table: NoisyTable, counts: Counts, unit: Unit, purse: Purse, 
     Of a single column only what is beside the number of rows is measured again, where that costs less: nothing else of
     it is used, as the number of rows is fixed (``_estimation``).
     """
-    whole = len(table.columns) > 1 and not table.inner
-    fresh = [unit.measure(table.columns, counts, purse, whole=whole) for _ in range(times)]
+    fresh = unit.measure_each([(table.columns, counts, stays_whole(table))] * times, purse)
     (found,) = average_repeats([table, *fresh])
     return found
+
+
+def stays_whole(table: NoisyTable) -> bool:
+    """Return whether a table is released whole when it is measured again."""
+    return len(table.columns) > 1 and not table.inner
 
 
 def moved(between: Neighbours | Event) -> CountSensitivity:
@@ -655,8 +679,13 @@ def average_repeats(tables: Sequence[NoisyTable]) -> list[NoisyTable]:
         precision = np.array([table.scale**-2.0 for table in same])
         counts = sum(weight * table.counts for weight, table in zip(precision, same, strict=True)) / precision.sum()
         inner = all(table.inner for table in same)
-        result.append(NoisyTable(columns, np.asarray(counts), float(precision.sum() ** -0.5), inner))
+        result.append(NoisyTable(columns, np.asarray(counts), joint_scale([table.scale for table in same]), inner))
     return result
+
+
+def joint_scale(scales: Sequence[float]) -> float:
+    """Return the noise of a table that is averaged, by their precision, of some with this noise."""
+    return float(np.array([scale**-2.0 for scale in scales]).sum() ** -0.5)
 
 
 class Needs:

@@ -42,7 +42,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,10 +74,10 @@ from escudo.synthesis._adaptive import (
     candidate_tables,
     faint_picks,
     largeness,
-    measure,
+    measure_each,
     moved,
 )
-from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, total_of
+from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, arrange, total_of
 from escudo.synthesis._forecast import Forecast, Measured, measured_marginals
 from escudo.synthesis._laws import MAX_TABLE_CELLS, Conditional
 from escudo.synthesis._merging import ordered_levels
@@ -156,6 +156,7 @@ def shares_of(
     check_sizes(schema, structure, reasons)
     families = table_weights(schema, structure, reasons, paired)
     columns = [name for name in schema.names if schema[name].size > 1]
+    one_ways = {(name,): 2.0 ** round(math.log2(schema[name].size) / 2) for name in columns}
     candidates: list[Columns] = []
     if large is not None:
         named = {frozenset(each): each for each in families}
@@ -168,9 +169,13 @@ def shares_of(
         families |= {pair: weight_of(cells_of(schema, pair)) for pair in missing}
     if not any(len(each) == 2 and each not in families for each in candidates):
         candidates = []  # everything is measured anyway
+    elif arrange({name: schema[name].size for name in schema.names}, [*one_ways, *families]) is None:
+        # Rows will follow the arrows: nothing else has room, so nothing else is counted.
+        open_arrows = set(structure.open_arrows)
+        candidates = [each for each in candidates if each in families or each in open_arrows] or candidates
     shares = TableShares(
         neighbours,
-        {(name,): 2.0 ** round(math.log2(schema[name].size) / 2) for name in columns},
+        one_ways,
         families,
         largeness=largeness([schema[name].size for name in columns]),
         named=len({name for each in families for name in each}) / len(columns),
@@ -281,10 +286,11 @@ class PreparedMarginals:
         exact = ExactCounts(table)
         exact.read([*tables, *(() if adaptive is None else shares.candidates)])
         with tracking("Measuring", total=len(tables) + (0 if adaptive is None else adaptive.units)) as advance:
-            released = []
-            for columns, event in tables.items():
-                released.append(measure(columns, exact[columns], event, purse))
-                advance(1)
+            released: list[NoisyTable] = []
+            for event, alike in groupby(tables, key=tables.__getitem__):
+                found = measure_each({columns: exact[columns] for columns in alike}, event, purse)
+                released += found
+                advance(len(found))
             total = public_rows(shares.neighbours, table) or max(round(total_of(released)), 1)
             fits = self._fits(table, released, total, purse)
             pairs: list[Columns] = []

@@ -42,6 +42,7 @@ that the noise is as good as continuous (``escudo.privacy._curves``).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -124,18 +125,37 @@ class Unit:
             purse: Pays the event, and draws the noise.
             whole: Whether it is released whole in any case.
         """
-        purpose = f"table of {', '.join(columns)}"
+        (found,) = self.measure_each([(columns, counts, whole)], purse)
+        return found
+
+    def measure_each(self, tables: Sequence[tuple[Columns, Counts, bool]], purse: Purse) -> list[NoisyTable]:
+        """Return several tables, as :meth:`measure` does each: its columns, its counts, and whether it stays whole."""
+        asked = [self._asked(counts, whole=whole) for _, counts, whole in tables]
+        noisy = purse.add_each(asked, self.event, [f"table of {', '.join(columns)}" for columns, _, _ in tables])
+        return [
+            self._told(columns, np.asarray(each, dtype=np.float64), counts.shape, whole=whole)
+            for (columns, counts, whole), each in zip(tables, noisy, strict=True)
+        ]
+
+    def _asked(self, counts: Counts, *, whole: bool) -> Counts:
+        """Return the numbers that noise is added to."""
         if whole or not self.inner:
-            noisy = purse.add(np.minimum(counts, _LARGEST // self.steps) * self.steps, self.event, purpose=purpose)
-            return NoisyTable(columns, np.asarray(noisy, dtype=np.float64) / self.steps, self.scale)
-        contrasts = integer_contrasts(counts.shape, self.steps)
-        noisy = purse.add(contracted(contrasts, counts, self.steps), self.event, purpose=purpose)
-        table, louder = np.asarray(noisy, dtype=np.float64), 1.0
-        for axis, each in enumerate(contrasts):
-            squares = (each.astype(np.float64) ** 2).sum(axis=0)
-            table = np.moveaxis(np.tensordot(each / squares, table, axes=(1, axis)), 0, axis)
-            louder *= float(np.mean(1 / squares))
-        return NoisyTable(columns, table, self.event.scale * math.sqrt(louder), inner=True)
+            return np.asarray(np.minimum(counts, _LARGEST // self.steps) * self.steps)
+        return contracted(integer_contrasts(counts.shape, self.steps), counts, self.steps)
+
+    def _told(self, columns: Columns, noisy: Floats, shape: tuple[int, ...], *, whole: bool) -> NoisyTable:
+        """Return what these numbers say of a table, with their noise."""
+        if whole or not self.inner:
+            return NoisyTable(columns, noisy / self.steps, self.measured(shape, whole=whole))
+        for axis, each in enumerate(_inverse(shape, self.steps)[0]):
+            noisy = np.moveaxis(np.tensordot(each, noisy, axes=(1, axis)), 0, axis)
+        return NoisyTable(columns, noisy, self.measured(shape, whole=whole), inner=True)
+
+    def measured(self, shape: tuple[int, ...], *, whole: bool = False) -> float:
+        """Return the noise of a table of this shape as :meth:`measure` returns it."""
+        if whole or not self.inner:
+            return self.scale
+        return self.event.scale * math.sqrt(_inverse(shape, self.steps)[1])
 
 
 def released_in_parts(neighbours: Neighbours, largeness: float = 0.0) -> bool:
@@ -177,6 +197,17 @@ def integer_contrasts(shape: tuple[int, ...], steps: int) -> tuple[Counts, ...]:
     assert longest <= steps**2, "a row is longer than was planned"
     assert all((each != 0).any(axis=0).all() for each in found), "fewer steps than cells"
     return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _inverse(shape: tuple[int, ...], steps: int) -> tuple[tuple[Floats, ...], float]:
+    """Return for each axis what leads from contrasts back to cells, and how much louder noise is there, squared."""
+    found, louder = list[Floats](), 1.0
+    for each in integer_contrasts(shape, steps):
+        squares = (each.astype(np.float64) ** 2).sum(axis=0)
+        found.append(each / squares)
+        louder *= float(np.mean(1 / squares))
+    return tuple(found), louder
 
 
 def contracted(contrasts: tuple[Counts, ...], counts: Counts, steps: int) -> Counts:

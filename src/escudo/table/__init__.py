@@ -60,6 +60,7 @@ from escudo.table._schema_files import read_text as read_text
 from escudo.table._schema_files import toml_pairs as toml_pairs
 from escudo.table._schema_files import write_text as write_text
 from escudo.table._spark import WORKERS_MAY_NEED as WORKERS_MAY_NEED  # for escudo doctor; not documented
+from escudo.table._spark import spark_remarks as spark_remarks
 from escudo.table._spark import spark_workers as spark_workers
 from escudo.table._spark import worker_versions as worker_versions
 from escudo.table._table import PrivateTable

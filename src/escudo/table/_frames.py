@@ -10,6 +10,7 @@ Collecting and streaming run in the frame's own engine, and its error messages a
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -586,6 +587,23 @@ def unlogged() -> Iterator[None]:
         _UNLOGGED.reset(token)
 
 
+def _known_reason(error: BaseException, doing: str) -> str | None:
+    """Return what went wrong, where an error tells it by its kind alone, be it one of a worker of Spark."""
+    told = str(error) if type(error).__name__ == "PythonException" else ""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or f"\nOSError: [Errno {errno.ENOSPC}]" in told:
+        return (
+            f"the disk is full: there was no room for rows that do not fit into memory while {doing}. Name a folder "
+            "with more room by the setting TMPDIR, or allow more memory by ESCUDO_MEMORY_MB; what was written is gone."
+        )
+    if isinstance(error, FileNotFoundError) or "\nFileNotFoundError: " in told:
+        return (
+            f"a file with rows was gone while {doing}: removed or renamed, or, of a Delta or Iceberg table, cleaned "
+            "away since its log was read. Ask again, of the table as it is now."
+        )
+    return None
+
+
 def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
     """Do ``work``, replacing any error of the engine, whose message may show values, by one that names its kind only.
 
@@ -599,9 +617,12 @@ def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
         raise
     except BaseException as error:
         kind = type(error).__name__
+        why = _known_reason(error, doing)
         if not isinstance(error, Exception) and kind != "PanicException":  # a crash inside polars is no Exception
             raise
     # Raised outside the handler: no chain of causes leads back to the engine's message.
+    if why:
+        raise EngineError(why)
     raise EngineError(
         f"the {engine} engine failed while {doing} ({kind}): a damaged file, a lost connection or too little memory, "
         "for instance. Its message is withheld because it may show values of the table; run a query over the schema's "

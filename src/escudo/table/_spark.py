@@ -151,7 +151,9 @@ def spark_session(master: str | None = None) -> Any:
     """Return the running session, or start one: on that master, or where the settings of the place say.
 
     Spark's log quotes the values of a row that cannot be read. One that is started here keeps no log on the driver,
-    unless the settings of the place have a ``spark.log.level``.
+    unless the settings of the place have a ``spark.log.level``. On their way to other workers packed rows lie in files
+    that others on the machine can read, and that a killed process leaves behind: one that is started here encrypts
+    them, by a key that is in the memory of its processes.
 
     Raises:
         InputError: If PySpark is not installed or does not start.
@@ -168,6 +170,8 @@ def spark_session(master: str | None = None) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             running = SparkSession.getActiveSession()
+            if running is None:
+                builder = builder.config("spark.io.encryption.enabled", "true")
             session = builder.getOrCreate()
             if running is None and session.conf.get("spark.log.level", None) is None:
                 with suppress(Exception):  # Spark Connect has no such thing
@@ -208,7 +212,7 @@ def spark_workers(master: str | None) -> list[dict[str, str]]:
     here = worker_versions()
     problem = None
     try:
-        frame = session.range(64).repartition(session.sparkContext.defaultParallelism * 2)
+        frame = session.range(64).repartition(_tasks(session))
         rows = _mapped(frame, versions, ", ".join(f"`{name}` string" for name in here)).distinct().collect()
         return sorted((row.asDict() for row in rows), key=lambda row: sorted(row.items()))
     except Exception as error:
@@ -216,6 +220,34 @@ def spark_workers(master: str | None) -> list[dict[str, str]]:
     raise InputError(
         f"the workers of the cluster do not answer ({problem}): is escudo installed for their Python, {here['python']}?"
     )
+
+
+def _tasks(session: Any) -> int:
+    try:
+        return int(session.sparkContext.defaultParallelism) * 2
+    except Exception:  # a session by Spark Connect shows none
+        return 64
+
+
+def spark_remarks(master: str | None) -> list[str]:
+    """Return what is to be known of a session's settings: where rows can be read by others, or are left out."""
+    session = spark_session(master)
+
+    def is_on(name: str) -> bool:
+        try:
+            return str(session.conf.get(name, "false")).lower() == "true"
+        except Exception:  # one that this Spark does not know
+            return False
+
+    found = []
+    if not is_on("spark.io.encryption.enabled"):
+        found.append("packed rows of people lie unencrypted on the workers' disks: set spark.io.encryption.enabled")
+    skipping = [
+        name for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles") if is_on(name)
+    ]
+    if skipping:
+        found.append(f"files that cannot be read are left out without a word: turn off {' and '.join(skipping)}")
+    return found
 
 
 WORKERS_MAY_NEED = {"pyiceberg": "Iceberg tables", "scikit-learn": "figures about predictions"}

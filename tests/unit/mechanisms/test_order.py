@@ -9,6 +9,7 @@ import pytest
 
 from escudo import mechanisms
 from escudo.errors import BudgetExceededError, InputError, LedgerError
+from escudo.mechanisms import Purse, watching
 from escudo.privacy import MemoryAccount
 
 VALUES = np.arange(40.0)
@@ -182,3 +183,66 @@ def test_a_release_is_frozen_and_shows_value_guarantee_and_event():
     with pytest.raises(AttributeError):
         release.value = 3
     assert release.guarantee.epsilon == pytest.approx(1.0)
+
+
+class TestSeveralReleasesOfOneEvent:
+    TABLES = ([1, 2], 7, [[3, 4], [5, 6]])
+    PURPOSES = ("one", "two", "three")
+    EVENT = mechanisms.gaussian_event(2, l2_sensitivity=1, scale=5.0, integers=True)
+
+    def test_secure_noise_is_drawn_at_once_after_every_charge(self, watched_noise):
+        found = Purse(watched_noise).add_each(self.TABLES, self.EVENT, self.PURPOSES)
+        assert watched_noise.words == ["spent", "spent", "spent", "drew"]
+        assert [entry[1:3] for entry in watched_noise.entries[:3]] == [(self.EVENT, each) for each in self.PURPOSES]
+        assert [np.shape(each) for each in found] == [(2,), (), (2, 2)]
+
+    def test_seeded_noise_is_that_of_one_draw_after_the_other(self, watched_noise):
+        one_by_one = Purse(seed=3)
+        expected = [one_by_one.add(each, self.EVENT) for each in self.TABLES]
+        found = Purse(watched_noise, seed=3).add_each(self.TABLES, self.EVENT, self.PURPOSES)
+        assert all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
+        assert watched_noise.words[3:] == ["spent", "drew"] * 3
+
+    def test_a_watcher_sees_every_release(self):
+        seen = []
+
+        def watch(source, event):
+            seen.append(event)
+            return source
+
+        with watching(watch):
+            Purse().add_each(self.TABLES, self.EVENT, self.PURPOSES)
+        assert seen == [self.EVENT] * 3
+
+    def test_nothing_is_drawn_when_the_account_refuses_one_of_them(self, watched_noise, monkeypatch):
+        spend = watched_noise.spend
+
+        def twice(event, **how):
+            watched_noise.refuse = watched_noise.words.count("spent") == 2
+            return spend(event, **how)
+
+        monkeypatch.setattr(watched_noise, "spend", twice)
+        with pytest.raises(BudgetExceededError):
+            Purse(watched_noise).add_each(self.TABLES, self.EVENT, self.PURPOSES)
+        assert watched_noise.words == ["spent", "spent", "refused", "failed", "failed"]
+
+    def test_all_of_them_are_marked_if_drawing_fails(self, diary, broken_noise):
+        with pytest.raises(RuntimeError):
+            Purse(diary).add_each(self.TABLES, self.EVENT, self.PURPOSES)
+        assert diary.words == ["spent", "spent", "spent", "failed", "failed", "failed"]
+
+    def test_values_of_another_grid_are_refused_before_anything_is_spent(self, diary):
+        with pytest.raises(InputError, match="must be of integers"):
+            Purse(diary).add_each([[1, 2], [0.5]], self.EVENT, ("one", "two"))
+        assert diary.words == []
+
+    @pytest.mark.parametrize("seed", [None, 11])
+    def test_each_number_has_noise_of_its_own_with_the_scale_of_the_event(self, seed):
+        # A sum of squares of 3,000 standard normal numbers is within 5 of its standard deviations but once in 10^6;
+        # so is the correlation of 1,000 pairs within 5/√1000.
+        tables = [np.full(3, 100 * place) for place in range(1000)]
+        found = Purse(seed=seed).add_each(tables, self.EVENT, [""] * 1000)
+        noise = np.array([np.asarray(one) - other for one, other in zip(found, tables, strict=True)])
+        assert abs(np.sum((noise / self.EVENT.scale) ** 2) - 3000) < 5 * math.sqrt(6000)
+        assert np.abs(np.corrcoef(noise.T)[np.triu_indices(3, 1)]).max() < 5 / math.sqrt(1000)
+        assert abs(np.corrcoef(noise[1:, 0], noise[:-1, 2])[0, 1]) < 5 / math.sqrt(999)

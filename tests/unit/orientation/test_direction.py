@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from escudo.errors import BudgetExceededError, InputError, RefusedError, SchemaE
 from escudo.orientation import CANNOT_TELL, Direction, PairData, direction
 from escudo.orientation._votes import probability_of
 from escudo.privacy import LaplaceEvent, MemoryAccount, Plan, plan
-from escudo.table import PrivateTable, Schema
+from escudo.table import PrivateTable, Schema, _contributions
 
 BOUNDS = {"type": "numeric", "lower": -2.0, "upper": 2.0}
 
@@ -102,6 +104,26 @@ def test_ordered_levels_count_as_numbers() -> None:
     pairs = PairData(private, "cause", "effect")
     assert set(np.round(pairs.y * 11)) == set(range(12))
     assert direction(private, "cause", "effect", epsilon=2.0, seed=0).released
+
+
+@pytest.mark.parametrize("method", ["gap", "paper"])
+def test_what_compares_whole_columns_keeps_them_in_a_file_where_memory_is_short(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a row there are 8 bytes in memory, of the public shuffle; a batch and what is made of it, besides."""
+    rows, schema = 600_000, Schema.from_dict({"cause": BOUNDS, "effect": BOUNDS})
+    frame(rows).write_parquet(tmp_path / "pairs.parquet")
+    answers = []
+    for room in (10**9, 10**6):
+        monkeypatch.setattr(_contributions, "memory_for_rows", lambda room=room: room)
+        table = PrivateTable(pl.scan_parquet(tmp_path / "pairs.parquet"), schema, rows=rows)
+        tracemalloc.start()
+        answers.append(direction(table, "cause", "effect", epsilon=2.0, method=method, score="hsic", seed=1).to_json())
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (peak < 8 * rows + 12 * 10**6) == (room < 10**9), peak
+    assert answers[0] == answers[1]
+    assert answers[0]["margin"] != 0
 
 
 @pytest.mark.parametrize("engine", ["polars", "lazy", "pandas", "pyarrow", "duckdb"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,31 @@ def test_where_the_graph_itself_is_too_much_for_the_observed_law_rows_follow_its
     model = fitted()
     assert not model.observed
     assert (model.sample(20_000, seed=0)["a"] == model.sample(20_000, seed=0)["b"]).mean() > 0.8
+
+
+@pytest.mark.parametrize("left_out", ["nothing", "f"])
+def test_where_rows_follow_the_arrows_what_has_no_room_is_not_counted_and_nothing_changes(
+    left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_estimation, "_MAX_TOTAL", 10)
+    graph = CausalGraph.from_edges([edge for edge in GRAPH.edges if left_out not in edge])
+    prepared = prepare(SCHEMA, graph, **BUDGET)
+    shares, every = prepared.shares, candidate_tables(SCHEMA, list(prepared.shares.families))
+    kept = {*shares.families, *((name, left_out) for name in NAMES)}
+    assert len(shares.candidates) == (8 if left_out == "f" else 4) < len(every) == 15
+    assert set(shares.candidates) == kept & set(every)
+    counted: list[int] = []
+    real = PrivateTable.counts
+    monkeypatch.setattr(PrivateTable, "counts", lambda self, asked: counted.append(len(asked)) or real(self, asked))
+    models = [
+        replace(prepared, shares=replace(shares, candidates=tuple(candidates))).run(
+            PrivateTable(frame(), SCHEMA), Purse(None, 1, plan=prepared.plan, guarantee=prepared.plan.guarantee())
+        )
+        for candidates in (shares.candidates, every)
+    ]
+    assert counted[0] < counted[1]
+    assert models[0].sample(500, seed=0).equals(models[1].sample(500, seed=0))
+    assert models[0].details == models[1].details
 
 
 def test_where_room_is_seen_at_once_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.errors import InputError
+from escudo.errors import EngineError, InputError
 from escudo.table import _contributions
 from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._contributions import MEMORY_SETTING, Packing, PersonParts, held, kept, memory_for_rows
@@ -139,6 +141,17 @@ def test_rows_that_do_not_fit_into_memory_are_mapped_from_a_file_without_a_name(
         np.testing.assert_array_equal(found, rows)
         assert list(tmp_path.iterdir()) == []
         assert held([], none).shape == held([none], none).shape == (0, 7)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+@pytest.mark.parametrize("ask", [lambda table: table.counts("whole"), lambda table: table.record_count()])
+def test_a_full_disk_is_named_and_nothing_else(ask: Callable[[PrivateTable], Any], monkeypatch: Any) -> None:
+    monkeypatch.setenv(MEMORY_SETTING, "1")
+    monkeypatch.setattr(_contributions, "memory_for_rows", lambda: 1000)
+    monkeypatch.setattr(_contributions.tempfile, "TemporaryFile", partial(open, "/dev/full", "r+b", buffering=0))
+    with pytest.raises(EngineError, match=r"the disk is full.*TMPDIR") as failed:
+        ask(PrivateTable(_frame(), SCHEMA))
+    assert failed.value.__cause__ is failed.value.__context__ is None
 
 
 _CHILD = """

@@ -14,7 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from escudo.cli import app
-from escudo.errors import InputError
+from escudo.errors import EngineError, InputError
+from escudo.privacy import MemoryAccount
+from escudo.synthesis import synthesize
 from escudo.table import PrivateTable, Schema, _lakes, draft, open_data, outline
 from escudo.table._files import open_lake
 from escudo.table._lakes import Lake
@@ -50,6 +52,20 @@ def test_a_delta_table_is_read_without_the_rows_that_were_deleted(tmp_path: Path
     stored = pl.concat([pl.read_parquet(file) for file in table.glob("*.parquet")])
     assert stored.height > here.height + 10  # the files hold what was deleted, and some rows twice
     expect(table, here)
+
+
+def test_files_that_were_cleaned_away_since_the_log_was_read_are_said_to_be_gone(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    where = str(tmp_path / "MARIA")
+    ROWS.write_delta(where)
+    account = MemoryAccount(relation="add_remove")
+    table = PrivateTable(open_data(where, SCHEMA), SCHEMA, account, relation="add_remove")
+    ROWS.head(1).write_delta(where, mode="overwrite")
+    assert deltalake.DeltaTable(where).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(EngineError, match="gone") as failed:
+        synthesize(table, graph=None, epsilon=1.0, delta=1e-6)
+    assert "MARIA" not in str(failed.value)
+    assert account.failed == {receipt.sequence: "EngineError" for receipt in account.receipts}
 
 
 def test_an_earlier_version_is_not_read(tmp_path: Path) -> None:
