@@ -229,6 +229,70 @@ def odd(rng: np.random.Generator) -> Table:
     })  # fmt: skip
 
 
+def travel(_: np.random.Generator) -> Table:
+    """Ways to travel that were chosen, four rows a traveller (statsmodels, modechoice)."""
+    from statsmodels.datasets import modechoice
+
+    data = modechoice.load_pandas().data
+    return coded({
+        "way": cut(data["mode"], (2, 3, 4)),
+        "chosen": cut(data["choice"], (0.5,)),
+        "waiting": cut(data["ttme"], (1, 15, 30, 45, 60, 75)),
+        "cost in the vehicle": cut(data["invc"], tuple(range(10, 120, 10))),
+        "time in the vehicle": cut(data["invt"], tuple(range(100, 1200, 100))),
+        "cost in all": cut(data["gc"], tuple(range(20, 220, 20))),
+        "income": cut(data["hinc"], tuple(range(10, 75, 5))),
+        "people": cut(data["psize"], (2, 3, 4, 5, 6)),
+    })  # fmt: skip
+
+
+def tumours(_: np.random.Generator) -> Table:
+    """Nuclei of cells in tumours, thirty numbers in eight bins of one width (scikit-learn, breast cancer)."""
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    widest = (30, 40, 190, 2500, 0.17, 0.4, 0.45, 0.2, 0.3, 0.1, 3, 5, 22, 550, 0.03, 0.14, 0.4, 0.05, 0.08, 0.03,
+              36, 50, 250, 4200, 0.22, 1.1, 1.25, 0.3, 0.7, 0.2)  # fmt: skip
+    bins = {f"number {i}": cut(data.data[:, i], tuple(np.arange(1, 8) * most / 8)) for i, most in enumerate(widest)}
+    return coded({**bins, "malignant": (1 - data.target, 2)})
+
+
+def shop(rng: np.random.Generator) -> Table:
+    """Sales: few for each of 200 goods and 60 shops, some of which sell most."""
+    rows = 3_000
+
+    def some(size: int, steep: float) -> Codes:
+        share = rng.permutation(np.arange(1, size + 1) ** -steep)
+        return rng.choice(size, rows, p=share / share.sum())
+
+    goods, place = some(200, 1.0), some(60, 0.7)
+    kind, region = rng.integers(0, 12, 200)[goods], rng.integers(0, 8, 60)[place]
+    price = np.clip(kind // 2 + rng.integers(-1, 3, rows), 0, 8)
+    return coded({
+        "goods": (goods, 200), "place": (place, 60), "kind": (kind, 12), "region": (region, 8), "price": (price, 9),
+        "day": (rng.integers(0, 7, rows), 7), "hour": cut(rng.normal(14, 3.5, rows), tuple(range(8, 20))),
+        "paid": (np.where(price > 4, rng.integers(0, 3, rows), rng.integers(0, 5, rows)), 5),
+    })  # fmt: skip
+
+
+def answers(rng: np.random.Generator) -> Table:
+    """Twenty questions with seven answers each, by three kinds of people, 1,200 of them."""
+    kind = rng.choice(3, 1_200, p=(0.6, 0.3, 0.1))
+    leaning = rng.normal(3, 1.3, size=(3, 20))
+    given = np.rint(leaning[kind] + rng.normal(scale=1.4, size=(1_200, 20))).clip(0, 6)
+    return coded({f"question {i}": (given[:, i], 7) for i in range(20)})
+
+
+def conditions(rng: np.random.Generator) -> Table:
+    """Forty diagnoses, most of them rare, of 2,500 people, and what is behind some of them."""
+    rows = 2_500
+    age, frail = cut(rng.uniform(20, 95, rows), tuple(range(30, 90, 10))), rng.random(rows) < 0.25
+    odds = rng.normal(-4.5, 1.8, size=40) + np.outer(frail, rng.exponential(1.0, 40))
+    odds = odds + np.outer(age[0] - 3, rng.normal(0.25, 0.2, 40))
+    has = rng.random((rows, 40)) < 1 / (1 + np.exp(-odds))
+    return coded({"age": age, "frail": (frail, 2), **{f"code {i}": (has[:, i], 2) for i in range(40)}})
+
+
 TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "voters": voters,
     "odd": odd,
@@ -240,6 +304,11 @@ TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "network 56": lambda rng: network(rng, 56, 1.5, 20_000),
     "digits": digits,
     "network 300": lambda rng: network(rng, 300, 1.2, 10_000),
+    "travel": travel,
+    "tumours": tumours,
+    "shop": shop,
+    "answers": answers,
+    "conditions": conditions,
 }
 PEERS = ("voters", "odd", "affairs", "doctors", "classes")
 """The tables that peers are run on."""

@@ -47,10 +47,10 @@ from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Budget, GaussianEvent, Neighbours, Passes, Plan, calibrate
 from escudo.synthesis._adaptive import measure
-from escudo.synthesis._estimation import margins_of
 from escudo.synthesis._forecast import Forecast
 from escudo.synthesis._marginals import table_event
 from escudo.synthesis._model import Model
+from escudo.synthesis._shares import nearest_margins
 from escudo.table import PRIVATE_BINS, Numeric, PrivateTable, Schema
 
 Floats = NDArray[np.float64]
@@ -227,7 +227,7 @@ def _shares(
     for (name, column), counts in zip(columns.items(), counted, strict=True):
         noisy = measure((name,), counts[: column.bins], events[name], purse)
         total = max(float(noisy.counts.sum()), 1.0)
-        found[name] = margins_of([noisy], total)[name] / total, noisy.scale / total
+        found[name] = nearest_margins(noisy.counts[None], total)[0] / total, noisy.scale / total
     return found
 
 

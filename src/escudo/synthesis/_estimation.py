@@ -6,9 +6,9 @@ counts would otherwise raise it, and everything rare with it.
 **Margins first** (:func:`margins_of`). Cells of large tables are mostly noise, and what is cut off below zero there
 adds up: where columns are counted by such tables after cutting, a share of 4.8 % came out as 9.7 %. So each column is
 counted before anything is cut. Every table that holds it is summed over its other columns, negative counts and all; the
-sums are unbiased, with noise σ² times the cells summed, and are averaged by their precision. The nearest margin that is
-not negative and adds up to the total is then *fixed*: no cell of a larger table moves it any more. Its bias is that of
-cutting one sum of noise at zero, which is less than the noise stated for it.
+sums are unbiased, with noise σ² times the cells summed, and are averaged by their precision. What is likely by them
+and by what levels are like in the table, not negative and adding up to the total (``_shares``), is then *fixed*: no
+cell of a larger table moves it any more.
 
 Tables of several columns may count neighbouring levels together (``_merging``): their sums then speak for groups of
 levels, and correct all levels of a group alike. Groups are what has to agree below; levels come back at its end.
@@ -72,6 +72,7 @@ import numpy as np
 
 from escudo.synthesis._laws import Conditional, Floats, TableConditional
 from escudo.synthesis._merging import Groups, Merged, groups_of, merge, spread
+from escudo.synthesis._shares import likely_margins, shifts_of
 from escudo.synthesis._structure import graph_of
 
 Columns = tuple[str, ...]
@@ -237,34 +238,41 @@ def total_of(tables: Sequence[NoisyTable]) -> float:
 
 
 def margins_of(tables: Sequence[NoisyTable], total: float, merged: Merged | None = None) -> dict[str, Floats]:
-    """Return how many rows have each level of each column: all tables' sums, averaged before anything is cut.
+    """Return how many rows have each level of each column, by all tables and by what levels are like (``_shares``).
 
     Args:
         tables: Noisy tables; of merged columns, one of each by itself.
         total: The number of rows.
-        merged: The groups of merged columns: a sum of levels corrects each of them by the same number.
+        merged: The groups of merged columns.
 
     >>> one = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
     >>> two = NoisyTable(("b", "a"), np.array([[6.0, -1.0], [3.0, 4.0]]), 1.0)
     >>> margins_of([one, two], total=10.0)["a"].round(2).tolist()
-    [7.33, 2.67]
+    [7.34, 2.66]
+    """
+    return likely_margins(*sums_of(tables, merged or {}), total)
+
+
+def sums_of(tables: Sequence[NoisyTable], merged: Merged) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the counts of the levels of each column, averaged before anything is cut, and the noise in each.
+
+    A sum of merged levels corrects each of them by the same number.
+
+    >>> one = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
+    >>> two = NoisyTable(("b", "a"), np.array([[6.0, -1.0], [3.0, 4.0]]), 1.0)
+    >>> sums, noise = sums_of([one, two], {})
+    >>> sums["a"].round(2).tolist(), noise["a"].round(2).tolist()
+    ([7.67, 3.0], [0.82, 0.82])
     """
     sums: dict[str, list[tuple[float, Floats]]] = {}
     for table in tables:
         for name in () if table.inner and len(table.columns) > 1 else table.columns:
             part = sums_over(table.columns, table.counts, (name,))
             sums.setdefault(name, []).append((part.size / (table.counts.size * table.scale**2), part))
-    found = {}
+    means, noise = dict[str, Floats](), dict[str, Floats]()
     for name, parts in sums.items():
-        mean = _with_groups(parts, merged[name]) if merged and name in merged else weighted_mean(parts)[1]
-        found[name] = nearest_margins(mean[None, :], total)[0]
-    return found
-
-
-def nearest_margins(sums: Floats, total: float) -> Floats:
-    """Return for each row of sums the nearest that is not negative and adds up to the total."""
-    nearest: Floats = np.maximum(sums - _shifts(sums, np.full(len(sums), total))[:, None], 0.0)
-    return nearest
+        means[name], noise[name] = _with_groups(parts, merged.get(name))
+    return means, noise
 
 
 def weighted_mean(parts: Sequence[tuple[float, Floats]]) -> tuple[float, Floats]:
@@ -273,18 +281,19 @@ def weighted_mean(parts: Sequence[tuple[float, Floats]]) -> tuple[float, Floats]
     return precision, np.asarray(sum(weight * part for weight, part in parts) / precision)
 
 
-def _with_groups(parts: Sequence[tuple[float, Floats]], groups: Groups) -> Floats:
-    """Return counts of levels, given counts of them and of their groups: by generalised least squares.
+def _with_groups(parts: Sequence[tuple[float, Floats]], groups: Groups | None) -> tuple[Floats, Floats]:
+    """Return counts of levels and the noise in each, given counts of them and of their groups: by least squares.
 
     A group of k levels, each with variance 1/p, is missed by its sum with variance k/p. Of what its own count, with
-    precision q, differs from that sum, each level takes (1/p)/(k/p + 1/q) = q/(kq + p).
+    precision q, differs from that sum, each level takes t = (1/p)/(k/p + 1/q) = q/(kq + p), which leaves (1 - t)/p.
     """
-    precision, levels = weighted_mean([each for each in parts if each[1].size == groups.size])
-    if len(sums := [each for each in parts if each[1].size != groups.size]) == 0:
-        return levels
-    more, counted = weighted_mean(sums)
-    missed = counted - np.bincount(groups, weights=levels)
-    return np.asarray(levels + (more * missed / (more * np.bincount(groups) + precision))[groups])
+    precision, levels = weighted_mean([each for each in parts if groups is None or each[1].size == groups.size])
+    taken = np.zeros(levels.size)
+    if groups is not None and (sums := [each for each in parts if each[1].size != groups.size]):
+        more, counted = weighted_mean(sums)
+        taken = (more / (more * np.bincount(groups) + precision))[groups]
+        levels = levels + taken * (counted - np.bincount(groups, weights=levels))[groups]
+    return levels, np.sqrt((1 - taken) / precision)
 
 
 def agreeing(
@@ -301,7 +310,7 @@ def agreeing(
     >>> one = NoisyTable(("a",), np.array([7.0, 3.0]), 1.0)
     >>> two = NoisyTable(("b", "a"), np.array([[6.0, -1.0], [3.0, 4.0]]), 1.0)
     >>> [table.counts.round(2).tolist() for table in agreeing([one, two], total=10.0)]
-    [[7.33, 2.67], [[4.0, 0.0], [3.33, 2.67]]]
+    [[7.34, 2.66], [[3.95, 0.0], [3.39, 2.66]]]
     """
     merged = merged or {}
     levels = margins_of(tables, total, merged)
@@ -400,7 +409,7 @@ def settled(counts: Floats, scale: float, wanted: Sequence[Floats], sweeps: int)
                 unsettled &= np.abs(now - sums).sum(axis=1) > close
                 if not unsettled.any():
                     break
-            found = _shifts(rows.reshape(several * shape[axis], -1), sums.ravel()).reshape(several, -1)
+            found = shifts_of(rows.reshape(several * shape[axis], -1), sums.ravel()).reshape(several, -1)
             shifts[axis] = np.where(unsettled[:, None], found, shifts[axis])
         if not unsettled.any():
             break
@@ -420,15 +429,6 @@ def settled(counts: Floats, scale: float, wanted: Sequence[Floats], sweeps: int)
         if not unsettled.any():
             break
     return counts
-
-
-def _shifts(rows: Floats, sums: Floats) -> Floats:
-    """Return for each row the number that, subtracted before what is negative is cut off, leaves it this sum."""
-    falling = -np.sort(-rows, axis=1)
-    above = (np.cumsum(falling, axis=1) - sums[:, None]) / np.arange(1, rows.shape[1] + 1)
-    last = np.maximum((falling > above).sum(axis=1), 1) - 1
-    shifts: Floats = above[np.arange(len(rows)), last]
-    return shifts
 
 
 def _join(

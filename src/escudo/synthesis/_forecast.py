@@ -85,11 +85,12 @@ from escudo.privacy import (
     gdp_to_delta,
     usual_delta,
 )
-from escudo.synthesis._estimation import Columns, Pair, nearest_margins, settled, weighted_mean
+from escudo.synthesis._estimation import Columns, Pair, settled, weighted_mean
 from escudo.synthesis._laws import Floats, draw
-from escudo.synthesis._moment_family import FIRST_PRIORS, likely_shares
+from escudo.synthesis._moment_family import FIRST_PRIORS
 from escudo.synthesis._moment_statistics import UNIT, row_squares
 from escudo.synthesis._residuals import length_of_a_row
+from escudo.synthesis._shares import likely_shares, nearest_margins
 
 if TYPE_CHECKING:
     from escudo.synthesis._marginals import PreparedMarginals
@@ -415,7 +416,8 @@ def _missed_levels(kinds: tuple[tuple[int, int], ...], noise: float) -> dict[int
         shares[size] = rng.permuted(several, axis=1) if size > 2 else several
     seen = {size: law[:, 1:] + noise * rng.standard_normal((len(law), size - 1)) for size, law in shares.items()}
     every = np.concatenate([each.ravel() for each in seen.values()])
-    settled_shares = likely_shares(every, np.full(every.size, noise))
+    sizes = np.repeat(list(seen), [each.size for each in seen.values()])
+    settled_shares, _ = likely_shares(every, np.full(every.size, noise), sizes)
     ends = np.cumsum([each.size for each in seen.values()])[:-1]
     found = {}
     for size, part in zip(seen, np.split(settled_shares, ends), strict=True):

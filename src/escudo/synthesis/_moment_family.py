@@ -15,12 +15,9 @@ column per level of the child, first level left out:
 where m are the released moments, μ(θ) what the law implies, and S the covariance of m: the known noise, and how counts
 scatter by chance given the parents. Without noise and prior this is maximum likelihood for a logit, to first order.
 
-**Levels first** (:func:`likely_shares`). How often a level occurs is settled before any family is fitted, from the
-noisy sum of that level and from what levels are like in this table: their log-odds are taken as normal, with a mean and
-a spread that make all sums together most likely. A level has its mean share under that law given its sum. So rare
-levels, of which noise shows nothing one by one, are right on average, and a row of the model has as many levels that
-are not the first as one of the table. (The most likely parameters under a fixed prior had been three to five times too
-often what is rare: log-odds of -1 and of -8 are far apart for a prior, and the same for a noisy sum.) A family's sums
+**Levels first.** How often a level occurs is settled before any family is fitted, from the noisy sum of that level and
+from what levels are like in this table (``_shares``). So rare levels, of which noise shows nothing one by one, are
+right on average, and a row of the model has as many levels that are not the first as one of the table. A family's sums
 of single levels are then taken as known, but for chance.
 
 **Prior.** It is normal and has two storeys: arrows between columns of two levels are spread around a level of their own
@@ -48,7 +45,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
 from escudo._validate import did_you_mean, one_of
 from escudo.errors import InputError
@@ -193,65 +190,6 @@ def _with_first(probabilities: Floats) -> Floats:
     """Return probabilities with those of the first level put in front."""
     first = np.maximum(1.0 - probabilities.sum(axis=1, keepdims=True), 0.0)
     return np.concatenate([first, probabilities], axis=1)
-
-
-# ---- how often levels occur
-
-
-_EDGES = np.linspace(-14.0, 8.0, 111)  # of bins of log-odds, in which shares are spread evenly
-_FIRST = (-3.0, 3.0)  # mean and standard deviation of log-odds before any is seen,
-_FIRST_KNOWN = 2.0  # which count as so many levels
-_ROUNDS = 60
-_TOGETHER = 2**14
-_FAR = 5.0  # standard deviations
-
-
-def likely_shares(seen: Floats, noise: Floats) -> Floats:
-    """Return the mean share of each level given its noisy one, under a law of shares that is learnt from all of them.
-
-    The law is a histogram over log-odds, found by expectation maximisation from a normal one.
-
-    Args:
-        seen: The noisy shares, of any sign.
-        noise: The standard deviation of the noise in each, above 0.
-
-    >>> rare = likely_shares(np.array([0.03, -0.04, 0.01, -0.01, 0.02, 0.4]), np.full(6, 0.03))
-    >>> bool(rare[:5].max() < 0.03), bool(0.35 < rare[5] < 0.42)
-    (True, True)
-    """
-    if not seen.size:
-        return seen
-    near = np.clip(seen, -_FAR * noise, 1.0 + _FAR * noise)
-    middle = (_EDGES[1:] + _EDGES[:-1]) / 2
-    first = np.exp(-(((middle - _FIRST[0]) / _FIRST[1]) ** 2) / 2)
-    law = first = first / first.sum()
-    some = np.unique(np.linspace(0, seen.size - 1, _TOGETHER).astype(np.int64))
-    told, _ = _in_bins(near[some], noise[some])
-    for _ in range(_ROUNDS):
-        joint = told * law
-        weight = (joint / joint.sum(axis=1, keepdims=True)).sum(axis=0)
-        law = (_FIRST_KNOWN * first + weight) / (_FIRST_KNOWN + some.size)
-    found = np.empty(seen.size)
-    for start in range(0, seen.size, _TOGETHER):
-        part = slice(start, start + _TOGETHER)
-        told, means = _in_bins(near[part], noise[part])
-        joint = told * law
-        found[part] = (joint * means).sum(axis=1) / joint.sum(axis=1)
-    return found
-
-
-def _in_bins(seen: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Return how likely each noisy share is if the share is in a bin, to a factor, and the mean of the share then."""
-    edges = expit(_EDGES)
-    edges[0], edges[-1] = 0.0, 1.0
-    from_seen = (edges - seen[:, None]) / noise[:, None]
-    low, high = from_seen[:, :-1], from_seen[:, 1:]
-    upper = low > 0  # the far side of a normal law is exact only by its own tail
-    mass = np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-    density = np.exp(-(from_seen**2) / 2) / math.sqrt(2 * math.pi)
-    fall = density[:, :-1] - density[:, 1:]
-    means = seen[:, None] + noise[:, None] * np.divide(fall, mass, out=np.zeros_like(fall), where=mass > 0)
-    return mass / np.diff(edges), np.clip(means, edges[:-1], edges[1:])
 
 
 # ---- the most likely parameters

@@ -57,7 +57,6 @@ from escudo.synthesis._moment_family import (
     kinds_of,
     law_of,
     learn_priors,
-    likely_shares,
 )
 from escudo.synthesis._moment_statistics import (
     Codes,
@@ -68,6 +67,7 @@ from escudo.synthesis._moment_statistics import (
     row_squares,
     sum_rows,
 )
+from escudo.synthesis._shares import likely_shares
 from escudo.synthesis._structure import Arrow, Structure, graph_of
 
 Parents: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -318,7 +318,9 @@ def _settled_levels(task: Task, values: Floats, noise: Floats) -> tuple[Floats, 
     """
     values, noise = values.copy(), noise.copy()
     single = slice(0, sum(task.layout.lengths[name] for name in task.layout.sizes))
-    shares = likely_shares(values[single] / task.rows, noise[single] / task.rows)
+    sizes = np.array(list(task.layout.sizes.values()))
+    of_each = np.repeat(sizes, sizes - 1)  # the first level of a column is not counted
+    shares, _ = likely_shares(values[single] / task.rows, noise[single] / task.rows, of_each)
     for name in task.layout.sizes:
         start, length = task.layout.starts[name], task.layout.lengths[name]
         shares[start : start + length] /= max(float(shares[start : start + length].sum()), 1.0)

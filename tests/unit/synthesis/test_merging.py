@@ -11,7 +11,7 @@ import pytest
 from escudo.causal import CausalGraph
 from escudo.synthesis import _adaptive, fit, prepare, prepare_discovered
 from escudo.synthesis._adaptive import ExactCounts
-from escudo.synthesis._estimation import NoisyTable, TableFits, agreeing, margins_of
+from escudo.synthesis._estimation import NoisyTable, TableFits, agreeing, sums_of
 from escudo.synthesis._merging import ordered_levels
 from escudo.synthesis._residuals import Unit
 from escudo.table import PrivateTable, Schema
@@ -155,12 +155,11 @@ def test_margins_with_groups_are_the_least_squares_solution() -> None:
     groups = np.array([0, 0, 0, 1, 2, 2])
     alone = NoisyTable(("a",), rng.normal(50, 3, 6), 3.0)
     pair = NoisyTable(("a", "b"), rng.normal(20, 2, (3, 4)), 2.0)
-    total = 300.0
-    found = margins_of([alone, pair], total=total, merged={"a": groups})["a"]
+    found, noise = (each["a"] for each in sums_of([alone, pair], {"a": groups}))
     design = np.vstack([np.eye(6) / 3.0, (groups == np.arange(3)[:, None]) / (2.0 * 2)])
     wanted = np.linalg.lstsq(design, np.append(alone.counts / 3.0, pair.counts.sum(axis=1) / (2.0 * 2)), rcond=None)[0]
-    # None is negative here, so bringing them to the total is one and the same shift of all.
-    np.testing.assert_allclose(found, wanted + (total - wanted.sum()) / 6)
+    np.testing.assert_allclose(found, wanted)
+    np.testing.assert_allclose(noise**2, np.diag(np.linalg.inv(design.T @ design)))
 
 
 def test_agreed_tables_have_a_cell_for_each_level_and_their_columns_margins() -> None:
