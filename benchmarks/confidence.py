@@ -151,7 +151,10 @@ def table_of(
             frame[name] = np.array(spec[name])[values[i]]
         else:
             middle, spread = float(values[i].mean()), float(values[i].std())
-            spec[name] = {"type": "numeric", "lower": middle - 4.5 * spread, "upper": middle + 5.5 * spread}
+            low, high = middle - 4.5 * spread, middle + 5.5 * spread
+            spec[name] = {"type": "numeric", "lower": max(low, 0.0) if (values[i] >= 0).all() else low, "upper": high}
+            if values[i].dtype.kind == "i":
+                spec[name] |= {"upper": math.ceil(high), "integer": True}
             frame[name] = values[i]
     graph = CausalGraph.from_edges([(names[a], names[b]) for a, b in edges], nodes=sorted(names))
     return PrivateTable(pl.DataFrame(frame), Schema.from_dict(spec)), graph
@@ -191,6 +194,52 @@ def saturation(rng: np.random.Generator, rows: int) -> Made:
             value = value + rng.choice([-1, 1]) * rng.uniform(0.4, 2) * part / part.std()
         values.append(value)
     return table_of(rng, values, [0] * columns, edges)
+
+
+def rates(rng: np.random.Generator, rows: int) -> Made:
+    columns, most, idle = int(rng.integers(4, 10)), int(rng.integers(1, 5)), float(rng.choice([0.0, 0.0, 0.3]))
+    values: list[Any] = []
+    edges = []
+    for j in range(columns):
+        log_rate = np.full(rows, rng.uniform(0.0, 3.0))
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            z = np.clip((values[i] - values[i].mean()) / values[i].std(), -4, 4)
+            log_rate = log_rate + rng.choice([-1, 1]) * rng.uniform(0.1, 0.5) * z
+        values.append(rng.poisson(np.exp(np.clip(log_rate, -4, 5))) * (rng.random(rows) >= idle))
+    return table_of(rng, values, [0] * columns, edges)
+
+
+def thresholds(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+    values: list[Any] = []
+    edges = []
+    for j in range(columns):
+        value = rng.normal(size=rows)
+        above = [int(i) for i in rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)]
+        edges += [(i, j) for i in above]
+        if above:
+            load = sum(
+                rng.choice([-1, 1]) * rng.uniform(0.4, 1.5) * (values[i] - values[i].mean()) / values[i].std()
+                for i in above
+            )
+            past = 1 / (1 + np.exp(-rng.uniform(2, 10) * (load - rng.normal()) / np.std(load)))
+            value = value + rng.uniform(0.5, 2) * past / past.std()
+        values.append(value)
+    return table_of(rng, values, [0] * columns, edges)
+
+
+def products(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+    logs: list[Any] = []
+    edges = []
+    for j in range(columns):
+        log = rng.normal(size=rows)
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            log = log + rng.choice([-1, 1]) * rng.uniform(0.2, 1.5) * logs[i]
+        logs.append(log / log.std())
+    return table_of(rng, [np.exp(rng.uniform(0.1, 0.6) * log) for log in logs], [0] * columns, edges)
 
 
 FAMILIES: dict[str, tuple[Callable[..., Made], str]] = {
