@@ -60,7 +60,7 @@ from escudo.discovery import _discrete, _gaussian, _pattern, discover
 from escudo.table import PrivateTable, Schema
 
 SEED = 20_261_118
-NETWORKS, WITHOUT = 100, 100
+NETWORKS, WITHOUT = 80, 60
 FIRST = 2_000  # networks of smaller numbers were looked at before
 BINS = (0.0, 0.5, 0.7, 0.85, 0.94, 1.0)
 RESULTS = Path(__file__).parent / "results"
