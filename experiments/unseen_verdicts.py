@@ -133,9 +133,9 @@ def report(result: dict[str, Any]) -> str:
     chance = 200 * np.sqrt(max(worst[most], 0.01) * (1 - worst[most]) / TABLES)
     return f"""# Verdicts on pairs without a direction, of kinds that were written last
 
-{machine["date"]}, commit {machine["commit"]}, seed {result["seed"]}; {machine["cpu"]}, Python {machine["python"]}, numpy
-{machine["numpy"]}; {result["seconds"]:.0f} CPU s. Made by `python experiments/unseen_verdicts.py`, once; nothing was chosen
-on these kinds, and what they are is in its first lines.
+{machine["date"]}, commit {machine["commit"]}, seed {result["seed"]}; {machine["cpu"]}, Python {machine["python"]},
+numpy {machine["numpy"]}; {result["seconds"]:.0f} CPU s. Made by `python experiments/unseen_verdicts.py`, once; nothing
+was chosen on these kinds, and what they are is in its first lines.
 
 | target | measured | met |
 |---|---|---|
