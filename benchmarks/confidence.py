@@ -32,10 +32,10 @@ edges and no two causes that meet are equivalent, so an arrow there comes of an 
 chance; no confidence can be right about these alone, since it is an average over all networks that look alike. So what
 counts is how many of them get an arrow at all.
 
-Options: ``--networks`` is how many of each family, three times as many of those that nothing was fitted on; ``--fit`` fits
-the curves of ``escudo/discovery/_pattern.py`` instead, on so many networks of each family, of other seeds, prints them,
-and keeps beside the result how far off they are on a family that was left out; ``--quick`` is a smoke run that writes
-nothing.
+Options: ``--networks`` is how many of each family, three times as many of those that nothing was fitted on; ``--fit``
+fits the curves of ``escudo/discovery/_pattern.py`` instead, on so many networks of each family, of other seeds, prints
+them, and keeps beside the result how far off they are on a family that was left out; ``--quick`` is a smoke run that
+writes nothing.
 """
 
 from __future__ import annotations
@@ -485,8 +485,8 @@ def page(result: dict[str, Any]) -> str:
         "# How sure discovery is",
         "",
         f"{told(result['machine'])}. Made by `python benchmarks/confidence.py`, {result['networks']} networks of each "
-        f"family, {UNSEEN_TIMES * result['networks']} of those that nothing was fitted on, {result['seconds'] / 60:.0f} CPU "
-        "minutes.",
+        f"family, {UNSEEN_TIMES * result['networks']} of those that nothing was fitted on, "
+        f"{result['seconds'] / 60:.0f} CPU minutes.",
         "",
         "| target (beside two standard errors) | measured | met |",
         "|---|---|---|",
