@@ -20,7 +20,8 @@ simulated tables of 4 to 10 columns with up to 4 parents, 500 to 100,000 rows an
 count alike (``benchmarks/confidence.py --fit`` fits them again). What enters was chosen by how well it says what is
 true in a family that is left out, among some 35 sets of features, after some 70 that had been compared on the families
 together: fewer said it better, so that it no longer matters whether something came back every time. From the
-log-odds of directions 0.2 is taken off, by which families differ beyond that. They are measured on other tables, also of kinds that nothing was fitted on (``benchmarks/results/confidence.md``,
+log-odds of directions 0.2 is taken off, by which families differ beyond that. They are measured on other tables, also
+of kinds that nothing was fitted on (``benchmarks/results/confidence.md``,
 ``tests/statistical/test_edge_confidence.py``). Networks that break the assumptions (hidden causes, unfaithful laws) are
 not covered.
 
