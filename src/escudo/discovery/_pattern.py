@@ -20,7 +20,8 @@ simulated tables of 4 to 10 columns with up to 4 parents, 500 to 100,000 rows an
 count alike (``benchmarks/confidence.py --fit`` fits them again). What enters was chosen by how well it says what is
 true in a family that is left out, among some 35 sets of features, after some 70 that had been compared on the families
 together: fewer said it better, so that it no longer matters whether something came back every time. From the
-log-odds of directions 0.2 is taken off, by which families differ beyond that. They are measured on other tables, also
+log-odds of directions 0.2 is taken off, by which families differ beyond that; none is stated below one half, since an
+edge that is there has one of two. They are measured on other tables, also
 of kinds that nothing was fitted on (``benchmarks/results/confidence.md``,
 ``tests/statistical/test_edge_confidence.py``). Networks that break the assumptions (hidden causes, unfaithful laws) are
 not covered.
@@ -344,7 +345,8 @@ def edge_confidences(
         a += curves.meeting * ((tail, head) in meeting)
         forward, backward = seen.arrows.get((tail, head), 0), seen.arrows.get((head, tail), 0)
         both = seen.edges.get((min(tail, head), max(tail, head)), 0)
-        ways[tail, head] = calibrated((a, b), forward + (both - forward - backward) / 2, both)
+        told = calibrated((a, b), forward + (both - forward - backward) / 2, both)
+        ways[tail, head] = max(told, 0.5)  # of an edge that is there, no direction is worse than a coin
     return sure, ways
 
 
