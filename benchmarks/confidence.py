@@ -567,7 +567,7 @@ def first_look(found: dict[str, Any]) -> list[str]:
     return [
         "## The first look",
         "",
-        f"The three families were looked at first on other networks ({UNSEEN_TIMES * found['networks']} of each, commit "
+        f"These families were looked at first on other networks ({UNSEEN_TIMES * found['networks']} of each, commit "
         f"{found['machine']['commit'][:7]}; mean stated: true): {'; '.join(told)}. Directions stated below one half "
         "were too modest there, as they had been on families left out of the fit (below, where they are stated at one "
         "half by now): since then none is stated below one half, and nothing else was changed. The table above is of "
