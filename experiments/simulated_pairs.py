@@ -325,12 +325,14 @@ _COLUMNS: tuple[Callable[[np.random.Generator, int], Floats], ...] = (
 )
 
 
-def _column(rng: np.random.Generator, n: int, *, gaussian: float = 0.0) -> Floats:
+def column_of(rng: np.random.Generator, n: int, *, gaussian: float = 0.0) -> Floats:
+    """Draw a column of a random shape, normal at least so often."""
     chosen = 0 if rng.random() < gaussian else rng.integers(len(_COLUMNS))
     return standard(_COLUMNS[chosen](rng, n))
 
 
-def _curve(rng: np.random.Generator, x: Floats) -> Floats:
+def curve_of(rng: np.random.Generator, x: Floats) -> Floats:
+    """Return a random curve of a column, standardised."""
     kind = rng.integers(7)
     if kind == 0:
         return standard(np.tanh(rng.uniform(0.8, 3) * (x - rng.uniform(-0.7, 0.7))))
@@ -362,7 +364,7 @@ def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
     if kind == "linear Gaussian":
         return _correlated(rng, n)
     if kind == "independent":
-        columns = _column(rng, n), _column(rng, n)
+        columns = column_of(rng, n), column_of(rng, n)
         return columns if rng.random() < 0.7 else (columns[0], _stepped(rng, columns[1]))
     if kind in (*COMMON_CAUSES, *WRITTEN_LAST):
         first, second, _ = confounded_pair(rng, n, kind)
@@ -371,17 +373,17 @@ def measured_pair(rng: np.random.Generator, n: int, kind: str) -> Pair:
         draws = (_COLUMNS[i] for i in rng.integers(1, len(_COLUMNS) - 1, 2))
         x, noise = (standard(draw(rng, n)) for draw in draws)
         return x, x + 2 * size * noise
-    x = _column(rng, n)
+    x = column_of(rng, n)
     if kind == "heavy-tailed":
         if rng.random() < 0.5:
             x = rng.standard_t(3, n)
-        return x, _curve(rng, np.clip(x, -6, 6)) + size * rng.standard_t(rng.uniform(1.8, 3), n)
+        return x, curve_of(rng, np.clip(x, -6, 6)) + size * rng.standard_t(rng.uniform(1.8, 3), n)
     if kind == "mixture":  # two mechanisms, one of them chosen for each row
         first = rng.random(n) < rng.uniform(0.5, 0.9)
-        return x, np.where(first, _curve(rng, x), _curve(rng, x)) + size * _column(rng, n, gaussian=0.7)
-    mean, noise = _curve(rng, x), _column(rng, n, gaussian=0.5)
+        return x, np.where(first, curve_of(rng, x), curve_of(rng, x)) + size * column_of(rng, n, gaussian=0.7)
+    mean, noise = curve_of(rng, x), column_of(rng, n, gaussian=0.5)
     if kind == "location-scale":
-        return x, mean + size * np.exp(rng.uniform(0.3, 0.9) * _curve(rng, x)) * noise
+        return x, mean + size * np.exp(rng.uniform(0.3, 0.9) * curve_of(rng, x)) * noise
     if kind == "discrete":
         level = np.exp(rng.uniform(0.3, 0.8) * mean + rng.uniform(1.5, 3))
         cause = _stepped(rng, x, 30) if rng.random() < 0.5 else x
@@ -417,7 +419,7 @@ def confounded_pair(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats
             noise = rng.gamma(5, 0.2) * _random_shape(rng, n, gaussian=False)
             drawn.append(standard(smooth(rng, np.c_[cause, noise], [width(rng), width(rng)], 300)))
     elif kind == "common cause, scales and counts":  # it moves the size of one or both, and one may be counted
-        cause = _column(rng, n)
+        cause = column_of(rng, n)
         drawn = []
         for _ in range(2):
             size = np.exp(rng.uniform(0, 0.7) * standard(np.clip(cause, -3, 3)))
@@ -425,31 +427,33 @@ def confounded_pair(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats
         if rng.random() < 0.5:
             drawn[1] = rng.poisson(np.exp(0.5 * np.clip(standard(drawn[1]), -4, 4) + 2)).astype(float)
     elif kind == "common cause, lines":
-        cause = _column(rng, n)
-        drawn = [rng.uniform(0.5, 1.5) * cause + rng.uniform(0.3, 1) * _column(rng, n, gaussian=0.5) for _ in range(2)]
+        cause = column_of(rng, n)
+        drawn = [
+            rng.uniform(0.5, 1.5) * cause + rng.uniform(0.3, 1) * column_of(rng, n, gaussian=0.5) for _ in range(2)
+        ]
     elif kind == "common cause, curves":
         cause = rng.normal(size=n)
         functions = (_FUNCTIONS[i] for i in rng.integers(len(_FUNCTIONS), size=2))
         drawn = [standard(function(cause)) + 0.5 * rng.normal(size=n) for function in functions]
     elif kind == "common cause, equal noise":
         cause, size = rng.normal(size=n), rng.uniform(0.3, 1)
-        drawn = [_curve(rng, cause) + size * rng.normal(size=n) for _ in range(2)]
+        drawn = [curve_of(rng, cause) + size * rng.normal(size=n) for _ in range(2)]
     else:
-        cause = _column(rng, n)
+        cause = column_of(rng, n)
         drawn = []
         for _ in range(2):
-            mean = cause if rng.random() < 0.3 else _curve(rng, cause)
-            drawn.append(mean + np.exp(rng.uniform(np.log(0.2), 0)) * _column(rng, n, gaussian=0.5))
+            mean = cause if rng.random() < 0.3 else curve_of(rng, cause)
+            drawn.append(mean + np.exp(rng.uniform(np.log(0.2), 0)) * column_of(rng, n, gaussian=0.5))
     return drawn[0], drawn[1], cause
 
 
 def _confounded_last(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats, Floats]:
     classes = int(rng.integers(2, 7))
     which = rng.choice(classes, n, p=rng.dirichlet(2 * np.ones(classes)))
-    cause = which.astype(float) if kind == "common cause, classes" else np.clip(_column(rng, n), -4, 4)
+    cause = which.astype(float) if kind == "common cause, classes" else np.clip(column_of(rng, n), -4, 4)
     drawn = []
     for _ in range(2):
-        size, noise = np.exp(rng.uniform(np.log(0.25), np.log(1.1))), _column(rng, n, gaussian=0.5)
+        size, noise = np.exp(rng.uniform(np.log(0.25), np.log(1.1))), column_of(rng, n, gaussian=0.5)
         if kind == "common cause, classes":
             middle, spread = rng.normal(size=classes), np.exp(rng.uniform(-0.6, 0.6, classes))
             values = standard(middle[which]) + size * spread[which] * noise
@@ -457,7 +461,7 @@ def _confounded_last(rng: np.random.Generator, n: int, kind: str) -> tuple[Float
             power = rng.uniform(0.5, 1.5)
             values = np.exp(rng.uniform(0.2, 0.8) * (power * cause + size * noise))
         else:
-            values = standard(_curve(rng, cause)) + size * noise
+            values = standard(curve_of(rng, cause)) + size * noise
             low, high = np.quantile(values, (rng.uniform(0, 0.15), 1 - rng.uniform(0, 0.15)))
             values = _stepped(rng, np.clip(values, low, high), 200)
         drawn.append(values)
@@ -465,19 +469,19 @@ def _confounded_last(rng: np.random.Generator, n: int, kind: str) -> tuple[Float
 
 
 def _confounded_later(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats, Floats]:
-    cause, other = _column(rng, n), _column(rng, n)
+    cause, other = column_of(rng, n), column_of(rng, n)
     phase = rng.uniform(0, 6, 2)
     drawn = []
     for place in range(2):
         size = np.exp(rng.uniform(np.log(0.25), np.log(1.1)))
         if kind == "common cause, two of them":
-            mean = _curve(rng, cause) + rng.uniform(0.3, 1) * _curve(rng, other)
+            mean = curve_of(rng, cause) + rng.uniform(0.3, 1) * curve_of(rng, other)
         elif kind == "common cause, a clock":
             cause = np.linspace(-1, 1, n)
             mean = rng.uniform(0.3, 1.5) * cause**3 + rng.uniform(0, 1) * cause + np.sin(9 * cause + phase[place])
         else:
-            mean = _curve(rng, cause)
-        values = standard(mean) + size * _column(rng, n, gaussian=0.5)
+            mean = curve_of(rng, cause)
+        values = standard(mean) + size * column_of(rng, n, gaussian=0.5)
         drawn.append(_seen_through(rng, values) if kind == "common cause, seen through curves" else values)
     return drawn[0], drawn[1], cause
 

@@ -559,6 +559,11 @@ class PreparedEffect:
                 else f"Each of the {count} contrasts' intervals holds its own truth {sure}; all of them together less "
                 "often (joint=True, --joint)."
             )
+        if self.refuters:
+            found.append(
+                "What is known beforehand tries how the effect was estimated, not what it was adjusted for: with a "
+                "common cause left out, it comes out just as well."
+            )
         binned = [name for name in (*table.adjustment, table.treatment) if isinstance(schema[name], Numeric)]
         if binned:
             found.append(

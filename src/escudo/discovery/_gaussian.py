@@ -43,7 +43,11 @@ so :math:`\|z z^T\|_F = \|z\|^2 \le C_q^2` for all :math:`(3 d + 1)^2` entries t
 normal rows (1 + ½ + ¼ a column). The waves make it larger by an eighth, for which the share of the budget makes up.
 
 **Not linear.** Where the curvature speaks against linear effects (:attr:`Curvature.seen`; how much of a wave does was
-chosen on linear effects alone), method ``auto`` finds the graph from counts instead (``_discrete.py``), at the price of
+chosen on linear effects alone), method ``auto`` finds the graph from counts instead (``_discrete.py``). It does so if a
+column clearly bends with another; and if, in a table of so many rows, lines would join two columns that depend on each
+other through curves of a third (:func:`third_columns`), however slight these are: lines leave the product of two
+slight curves, which many rows tell from nothing. Linear effects with skewed noise leave none, but for what cutting off
+does, since there only one of the two bends; so half of a correlation has to go. Counting is at the price of
 the two releases that are then not made: the plan shows each of them as one Gaussian event, whose noise, in units of the
 sensitivity, is that of the matrix or of the tables, whichever is measured. Which it is follows from what was released
 before. The levels of columns are read off the histograms.
@@ -283,7 +287,7 @@ class PreparedGaussian:
         seen = recurrence(
             lambda: pattern(names, found(moments.renoise(rng), _STRICTNESS, _ROUNDS_AGAIN, parents), known)
         )
-        sure, ways = edge_confidences(graph, seen, LINEAR, bent.of(names, graph))
+        sure, ways = edge_confidences(graph, seen, LINEAR, bent.about(moments.correlation, names, graph))
         graph = settled(graph, seen)
         return Discovery(
             graph=graph,
@@ -366,10 +370,8 @@ class PreparedGaussian:
             f"The noise leaves what about {rows:,.0f} rows would say without it.",
         ]
         if bent.seen:
-            allow = "allow" if bent.least(_LIKELY)[0].max() > _BENT[0] else "do not allow"
-            notes.append(
-                f"{bent.told(self.schema.names)}: confidences {allow} for it, and method='auto' counts instead."
-            )
+            told = bent.told(self.schema.names)
+            notes.append(f"{told}: confidences allow for it, and method='auto' counts instead.")
         gone = [column.name for column in self.schema.fields if column.missing]
         if gone:
             notes.append(f"Rows with a missing value ({', '.join(gone)}) take no part.")
@@ -715,8 +717,10 @@ _CUT = 3.0  # standard deviations, at which columns are cut off before they are 
 # The least correlations that speak against lines, with squares and with waves. Cutting off makes normal columns seem to
 # level off by up to 0.03. Linear effects of uniform or skewed noise may reach these; then counts are taken, needlessly.
 _BENT = np.array([0.15, 0.08])[:, None, None]
-_LIKELY, _SURE = 1.0, 4.0  # standard errors: for how much it is, and whether it is at all
+_LIKELY, _CLEAR_CURVE, _SURE = 1.0, 3.0, 4.0  # standard errors: how much it is, and whether it is at all
 _STRAIGHT = 0.15  # the correlation from which on two columns may bend from one side only
+_PARTED = 0.5  # the part of a correlation that curves of a third column take, from which on lines are not trusted
+_LEAST_SPREAD = 0.05  # what is left of a column is not taken to be less: it would be mostly noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -728,11 +732,17 @@ class Curvature:
             an odd function of it (k = 1), as where effects level off.
         error: Its standard error, from chance and noise.
         line: At [i, j] the correlation of the two columns.
+        parted: At [i, j] the part of what a line of some third column leaves of their correlation that its curves
+            clearly take away.
+        made: At [i, j] how far curves of some third column may move their partial correlation, one standard error
+            included.
     """
 
     share: Floats
     error: Floats
     line: Floats
+    parted: Floats
+    made: Floats
 
     def least(self, errors: float) -> Floats:
         """Return at [k, i, j] the least curvature that is within so many standard errors of what was measured.
@@ -744,18 +754,33 @@ class Curvature:
         return np.where(np.abs(self.line) > _STRAIGHT, np.minimum(found, found.swapaxes(1, 2)), found)
 
     @property
-    def seen(self) -> bool:
-        """Whether it speaks against linear effects: a correlation is at most 1, so one of a larger error never does."""
+    def bends(self) -> bool:
+        """Whether some column clearly bends: a correlation is at most 1, so one of a larger error never does."""
         sure = (self.least(_SURE) > 0) & (_SURE * self.error < 1)
         return bool((sure & (self.least(_LIKELY) > _BENT)).any())
 
-    def of(self, names: Sequence[str], graph: CausalGraph) -> dict[Edge, float]:
-        """Return for each edge how much squares act on its columns."""
-        most = dict(zip(names, self.least(_LIKELY)[0].max(axis=0).tolist(), strict=True))
-        return {(a, b): max(most[a], most[b]) for a, b in graph.adjacencies}
+    @property
+    def seen(self) -> bool:
+        """Whether it speaks against linear effects."""
+        return self.bends or bool((self.parted > _PARTED).any())
+
+    def about(self, correlation: Floats, names: Sequence[str], graph: CausalGraph) -> dict[Edge, tuple[float, float]]:
+        """Return for each edge which part of it curves take away, and which part they might have made."""
+        precision = np.linalg.inv(correlation)
+        scale = np.sqrt(np.diag(precision))
+        partial_correlation = np.abs(precision / np.outer(scale, scale))
+        made = np.clip(self.made / np.maximum(partial_correlation, 1e-3), 0.0, 1.0)
+        place = {name: number for number, name in enumerate(names)}
+        pairs = {(a, b): (place[a], place[b]) for a, b in graph.adjacencies}
+        return {edge: (float(self.parted[pair]), float(made[pair])) for edge, pair in pairs.items()}
 
     def told(self, names: Sequence[str]) -> str:
         """Say where it is clearest."""
+        if not self.bends:
+            i, j = np.unravel_index(int(np.triu(self.parted).argmax()), self.parted.shape)
+            return (
+                f"Effects are not linear (lines would join {names[int(i)]} and {names[int(j)]}, and curves part them)"
+            )
         clear = self.least(_LIKELY) / _BENT
         _, i, j = np.unravel_index(int(clear.argmax()), clear.shape)
         return f"Effects are not linear ({names[int(j)]} bends with {names[int(i)]})"
@@ -807,4 +832,47 @@ def curvature_of(sums: Floats, rows: float, *, noise: float) -> Curvature:
     loud[1] += (0.5 + tilt[1]) * (lines / spread[:, None]) ** 2
     error = np.sqrt(noise**2 * loud / scale**2 + 2 / max(rows, 1.0))
     found[:, np.eye(d, dtype=bool)] = 0.0
-    return Curvature(found, error, lines / np.sqrt(np.outer(spread, spread)))
+    line = lines / np.sqrt(np.outer(spread, spread))
+    return Curvature(found, error, line, *third_columns(both, found, error, rows))
+
+
+def third_columns(both: Floats, share: Floats, error: Floats, rows: float) -> tuple[Floats, Floats]:
+    r"""Return what curves of a third column do to two others: ``parted`` and ``made`` of :class:`Curvature`.
+
+    Let r be the correlation of columns i and j given a line in k, and s given a line and both bent functions of k. If i
+    and j depend on each other through k alone, s is 0, and r is about the sum over both functions of the product of
+    their correlations with i and with j: the error of r - s follows from those of ``share``. With n rows a search takes
+    a correlation of about :math:`\sqrt{\ln n / n}` for an edge. Where r is larger, and r - s is beyond three standard
+    errors, curves take away 1 - \|s\| / \|r\| of it.
+
+    Args:
+        both: The covariance of the columns and their bent functions, shape (3 d, 3 d).
+        share: The correlations of columns and bent functions.
+        error: Their standard errors.
+        rows: How many rows there are.
+    """
+    d = share.shape[1]
+    parted, made = np.zeros((d, d)), np.zeros((d, d))
+    least = math.sqrt(math.log(max(rows, 3.0)) / max(rows, 3.0))
+    clear = _SURE * float(error.max()) < 1
+    spread = np.maximum(np.diag(both)[:d], 0.25)
+    for k in range(d):
+        bent = [k, d + k, 2 * d + k]
+        values, vectors = np.linalg.eigh(both[np.ix_(bent, bent)])
+        on = both[:d, bent]
+        straight = both[:d, :d] - np.outer(on[:, 0], on[:, 0]) / spread[k]
+        curved = both[:d, :d] - on @ ((vectors / np.maximum(values, 0.02)) @ vectors.T) @ on.T
+        left, less = (np.sqrt(np.maximum(np.diag(one), _LEAST_SPREAD)) for one in (straight, curved))
+        r, s = straight / np.outer(left, left), curved / np.outer(less, less)
+        of, off = share[:, k] ** 2, error[:, k] ** 2
+        variance = np.einsum("fi,fj->ij", of, off) + np.einsum("fi,fj->ij", off, of + off)
+        unsure = np.sqrt(variance) * np.outer(np.sqrt(spread) / left, np.sqrt(spread) / left)
+        moved = np.abs(r - s)
+        told = (np.abs(r) > least) & (moved > _CLEAR_CURVE * unsure) & clear
+        part = np.where(told, 1 - np.abs(s) / np.where(told, np.abs(r), 1.0), 0.0)
+        might = np.minimum(moved + _LIKELY * unsure, 1.0)
+        for one in (part, might):
+            one[k] = one[:, k] = 0.0
+            np.fill_diagonal(one, 0.0)
+        parted, made = np.maximum(parted, part), np.maximum(made, might)
+    return parted, made

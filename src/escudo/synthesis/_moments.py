@@ -29,7 +29,8 @@ way: what a release is worth that measures no arrow, to be reported beside any o
 * ``independent`` ignores the graph;
 * ``one-way`` follows it, and gives all arrows into a column the same strength: what the graph and the form of the laws
   are worth by themselves. Under a logit nothing says which way an arrow acts, and it is hardly better than
-  ``independent``; under ``max`` and ``noisy-or`` causes switch on, and that can be most of what there is to know.
+  ``independent``; under ``max`` and ``noisy-or`` causes switch on, and that can be most of what there is to know. No
+  arrow was measured, so what setting a column does is not answered.
 
 **Guarantee.** One discrete Gaussian event for the sums, or two; and where they are paid for one exponential event for
 the clip bound and one discrete Gaussian event for the number of rows. Each has the sensitivity proved in
@@ -252,12 +253,15 @@ class MomentDesign:
 
     @property
     def follows(self) -> bool:
-        """Whether laws follow the arrows that are stated: only then does the model say what do() does."""
+        """Whether laws follow the arrows that are stated: else the model does not say what do() does."""
         return self.parents == self.structure.parents
 
     def claimed(self, parents: Mapping[str, tuple[str, ...]]) -> CausalGraph:
-        """Return what is claimed about causes where laws follow these arrows: what repair added goes together only."""
-        if not self.follows:
+        """Return what is claimed about causes where laws follow these arrows: what repair added goes together only.
+
+        Where arrows are equal for want of measurements, nothing is: nobody knows how strong they are.
+        """
+        if self.tied or not self.follows:
             return CausalGraph.from_edges([])
         every = ((cause, effect) for effect, several in parents.items() for cause in several)
         return with_lines(self.structure.stated, [arrow for arrow in every if arrow[0] not in self.parents[arrow[1]]])

@@ -142,14 +142,56 @@ def test_auto_counts_where_effects_bend_and_finds_what_moments_miss(seed: int) -
     assert any("confidences allow for it" in note for note in moments.notes)
 
 
-def test_auto_counts_where_effects_level_off_and_moments_say_that_they_do_not_fit() -> None:
+def test_auto_counts_where_effects_level_off_and_confidences_of_moments_allow_for_it() -> None:
     table = table_of(levelling(100_000))
     found = discover(table, epsilon=1.0, delta=1e-6, seed=1)
     assert found.method == "exact"
     assert "bends with" in found.notes[0]
     moments = discover(table, epsilon=1.0, delta=1e-6, method="gaussian", seed=1)
     assert ("b", "c") in moments.graph.adjacencies  # a line in a leaves something that both have
-    assert any("confidences do not allow for it" in note for note in moments.notes)
+    assert moments.confidence("b", "c") < 0.6
+    assert moments.confidence("a", "b") > 0.9
+    assert any("confidences allow for it" in note for note in moments.notes)
+
+
+def slightly(count: int, seed: int = 1) -> pl.DataFrame:
+    """The same causes as ``rows``, by rates that a first look takes for lines."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=count)
+    b, c = (3 * np.exp(0.35 * np.clip(a, -4, 4)) + rng.normal(size=count) for _ in "bc")
+    return pl.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=count)})
+
+
+def test_slight_curves_are_seen_by_what_they_would_join() -> None:
+    found = exact(slightly(100_000))
+    assert not found.bends
+    assert found.seen
+    assert found.parted[1, 2] > 0.8
+    assert found.told(NAMES) == "Effects are not linear (lines would join b and c, and curves part them)"
+    assert not exact(slightly(3_000)).seen  # so few rows tell the two lines apart neither from curves nor from nothing
+
+
+@pytest.mark.parametrize("law", ["exponential", "uniform", "normal"])
+def test_lines_with_any_noise_are_not_parted(law: str) -> None:
+    rng = np.random.default_rng(3)
+    a, *noise = (getattr(rng, law)(size=100_000) for _ in NAMES)
+    b, c = a + noise[0], a + noise[1]
+    found = exact(pl.DataFrame({"a": a, "b": b, "c": c, "d": c + noise[2]}))
+    assert found.parted.max() < 0.1
+    assert not found.seen
+
+
+def test_an_edge_that_curves_could_have_made_is_claimed_less() -> None:
+    frame = rows(30_000, bent=False)
+    sums, line = sums_of(frame), CausalGraph.from_edges([("a", "b")], nodes=NAMES)
+    correlation = np.corrcoef(frame.to_numpy().T)
+    quiet, loud = (
+        curvature_of(noisy(sums, 1, scale), 30_000.0, noise=scale).about(correlation, NAMES, line)["a", "b"]
+        for scale in (1.0, 3_000.0)
+    )
+    assert quiet[0] == loud[0] == 0.0
+    assert quiet[1] < 0.05
+    assert loud[1] > 0.5
 
 
 def test_auto_keeps_to_moments_where_effects_are_linear() -> None:

@@ -157,6 +157,15 @@ def test_an_interval_that_forgets_the_noise_fails_the_placebo(
     assert failed >= 4
 
 
+def test_a_cause_that_is_left_out_passes_the_refuters_and_the_answer_says_that_it_does(table: PrivateTable) -> None:
+    found = effect_of(table, "dose", "well", trial=True, epsilon=3.0, refute=REFUTERS, seed=1)
+    assert found.value < 0  # the drug goes to the old: with age it helps
+    assert all(one.passed for one in found.refutations)
+    assert any("with a common cause left out, it comes out just as well" in note for note in found.notes)
+    without = effect_of(table, "dose", "well", trial=True, epsilon=3.0, seed=1)
+    assert not any("comes out just as well" in note for note in without.notes)
+
+
 def test_refuters_are_named_by_what_there_is(table: PrivateTable) -> None:
     with pytest.raises(InputError, match="placebo"):
         effect_of(table, "dose", "well", adjust=["age"], epsilon=1.0, refute=["bootstrap"])

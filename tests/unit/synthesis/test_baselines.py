@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ import polars as pl
 import pytest
 
 from escudo.causal import CausalGraph
-from escudo.errors import GraphError, InputError
+from escudo.errors import GraphError, InputError, NotIdentifiableError
 from escudo.privacy import MemoryAccount, plan
-from escudo.synthesis import CausalModel, MaxConditional, NoisyOrConditional, synthesize
+from escudo.synthesis import CausalModel, MaxConditional, NoisyOrConditional, load, synthesize
 from escudo.table import PrivateTable, Schema
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "seed": 1}
@@ -105,3 +106,14 @@ def test_a_graph_over_other_columns_is_refused(generator: str) -> None:
 def test_independent_takes_no_form() -> None:
     with pytest.raises(InputError, match="no option 'form'; it has clip"):
         fitted("independent", form="max")
+
+
+@pytest.mark.parametrize("form", ["logit", "max"])
+def test_one_way_measured_no_arrow_so_it_does_not_say_what_setting_a_column_does(form: str, tmp_path: Path) -> None:
+    fitted("one-way", form=form).save(tmp_path / "model")
+    for model in (fitted("one-way", form=form), load(tmp_path / "model")):
+        with pytest.raises(NotIdentifiableError, match="does not follow it"):
+            model.effect("a", "both")
+        with pytest.raises(NotIdentifiableError, match="does not follow it"):
+            model.sample(10, do={"a": 1})
+        assert model.sample(10, given={"a": 1}, seed=0)["a"].to_list() == [1] * 10

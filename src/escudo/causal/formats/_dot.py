@@ -36,7 +36,7 @@ _KEYWORDS = {"strict", "graph", "digraph", "subgraph", "node", "edge"}
 _ARROWS = {"→": "->", "←": "<-", "↔": "<->"}
 _ANCESTRAL = re.compile(r"\s*(mag|pag)\b", re.I)
 _CIRCLES = "circle marks ({}) belong to partial ancestral graphs, which have no single causal reading. {}"
-_INSTEAD = "Read it as an escudo.causal.AncestralGraph"
+_INSTEAD = "Read it as an escudo.causal.AncestralGraph; of the commands, effect and graph show take it"
 _MARKS = {"@": "circle", "<": "arrow", ">": "arrow", "-": "tail"}
 
 
