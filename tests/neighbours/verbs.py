@@ -93,7 +93,8 @@ def _told(table: PrivateTable, answer: Any, folder: Path) -> Any:
     """Return all that an answer shows, and what was charged for it."""
     if hasattr(answer, "save"):
         answer.save(folder / "model")
-        drawn = answer.sample(20, seed=SEED)
+        kind = {"frame": "polars"} if hasattr(answer, "frames") else {}  # else that of the frame that came in
+        drawn = answer.sample(20, seed=SEED, **kind)
         return (str(answer), drawn, table.account.receipts, table.account.failed, repr(table))  # type: ignore[attr-defined]
     return (answer, str(answer), answer._repr_html_(), table.account.receipts, table.account.failed)  # type: ignore[attr-defined]
 

@@ -396,13 +396,14 @@ def _asked_about(schema: Schema) -> list[str]:
 
 
 def _stated(column: Column) -> str:
-    """Return what somebody vouches for, in a line."""
+    """Return what somebody vouches for: all of it, as all of it is published."""
     from escudo.table import Categorical
 
     missing = ", or missing" if column.missing else ""
     if isinstance(column, Categorical):
-        shown = ", ".join(map(str, column.levels[:20])) + (", ..." if len(column.levels) > 20 else "")
-        recoded = f"; {len(column.recode)} other spellings" if column.recode else ""
+        shown = ", ".join(map(str, column.levels))
+        spelt = ", ".join(f"{text!r} as {level}" for text, level in dict(column.recode).items())
+        recoded = f"; {spelt}" if spelt else ""
         return f"{'in this order ' if column.ordered else ''}{shown}{missing}{recoded}"
     lower, upper = column.bounds
     return f"from {column.shown(lower)} to {column.shown(upper)}, in {column.size - column.missing} bins{missing}"

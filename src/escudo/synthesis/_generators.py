@@ -308,8 +308,8 @@ def synthesize(
 
 def in_kind(model: Model, table: PrivateTable | PrivateTables) -> Model:
     """Return a model whose rows come in the kind of frame that a table was made of."""
-    kept = isinstance(table, PrivateTable) and table.engine in get_args(FrameKind)
-    return replace(model, frames=table.engine) if kept else model
+    kind = table.engine if isinstance(table, PrivateTable) else ""
+    return replace(model, frames=cast(FrameKind, kind)) if kind in get_args(FrameKind) else model
 
 
 def linked_question(

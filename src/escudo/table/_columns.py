@@ -691,7 +691,7 @@ class Numeric(_Described):
         if array.dtype.kind in "biuf":
             numbers = array.astype(np.float64)
         elif array.dtype.kind in "Oc" or (array.dtype.kind == "M" and self.date is not None):
-            numbers = self._read(array)
+            numbers = self._read(list(array))
         elif array.dtype.kind == "U" and self.date is not None:
             numbers = self._read(array.tolist())
         else:

@@ -402,13 +402,11 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, 
     if not levels and len(distinct) <= few:
         return _unusable("empty")
     many, stated = len(levels) > _FEW, len(levels) <= few
-    texts = stored in ("string", "object") and all(isinstance(level, str) for level in levels)
-    if texts and (form := _date_format(levels)) is not None:
-        return (
-            _draft_date(_read_dates(frame, name, form), name, form)
-            if reads_texts(frame)
-            else _unusable("dates as text")
-        )
+    written = stored in ("string", "object") and all(isinstance(level, str) for level in levels)
+    if written and (form := _date_format(levels)) is not None:
+        if not reads_texts(frame):
+            return _unusable("dates as text")
+        return _draft_date(_read_dates(frame, name, form), name, form)
     plain = stored == "integer" and decimal is not None and all(_FIRST_DAY <= level <= _LAST_DAY for level in levels)
     if plain and _date_format(list(map(str, levels)), (_PLAIN_DAY,)):
         texts = frame.with_columns(nw.col(name).cast(nw.String))
@@ -882,8 +880,8 @@ def _check_column(
     frame: nw.LazyFrame[Any], types: dict[str, DType], schema: Schema, column: Column, rows: int
 ) -> ColumnCheck:
     if isinstance(column, Numeric) and column.derived is not None:
-        usable = ("number" if column.unit is None else "time", "anything")
-        usable += ("text",) if column.unit is not None and reads_texts(frame) else ()
+        usable = ["number" if column.unit is None else "time", "anything"]
+        usable += ["text"] if column.unit is not None and reads_texts(frame) else []
         if odd := [name for name in column.derived if name not in types or holds(types[name]) not in usable]:
             kind = "number" if column.unit is None else "date"
             problem = f"column {column.name!r} is derived from {odd[0]!r}, which is no {kind} in the table."

@@ -189,7 +189,7 @@ def open_source(frame: object, schema: Schema) -> Source:
 def reads_texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> bool:
     """Whether dates that are text are read by their format: where rows are read by polars, not in a database."""
     kind = frame.implementation
-    return kind.is_polars() or kind.is_pandas_like() or kind.is_pyarrow() or kind.is_dask()
+    return bool(kind.is_polars() or kind.is_pandas_like() or kind.is_pyarrow() or kind.is_dask())
 
 
 def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:

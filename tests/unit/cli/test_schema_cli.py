@@ -524,6 +524,20 @@ def test_on_a_terminal_columns_are_asked_one_by_one(escudo, tmp_path, monkeypatc
     assert Schema.read(tmp_path / "visits.toml").unconfirmed == ("age",)
 
 
+def test_all_that_is_vouched_for_is_shown(escudo, tmp_path, monkeypatch):
+    """What is confirmed is published with every release: each level, and each other spelling that a draft found."""
+    levels = [f"ward {place}" for place in range(60)]
+    rows = [*levels, " ward 7", "ward 8 ", "N/A"]
+    (tmp_path / "wards.csv").write_text("ward\n" + "\n".join(rows * 3) + "\n", encoding="utf-8")
+    escudo("draft", "wards.csv", "--out", "wards.toml")
+    monkeypatch.setattr(sys, "stdin", _Terminal("n\n"))
+    asked = " ".join(escudo("confirm", "wards.toml").err.split())
+    for level in levels:
+        assert f"{level}," in asked
+    for spelt in ("' ward 7' as ward 7", "'ward 8 ' as ward 8", "'N/A' as (missing)"):
+        assert spelt in asked
+
+
 def test_answers_given_before_the_end_of_input_are_kept_and_an_interrupt_changes_nothing(escudo, tmp_path, monkeypatch):
     escudo("draft", "visits.csv", "--out", "visits.toml")
     text = (tmp_path / "visits.toml").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe as dd
 import duckdb
 import numpy as np
 import pandas as pd
@@ -212,6 +213,7 @@ WRITTEN = {
     "pandas objects": lambda texts: pd.DataFrame(texts, dtype=object),
     "pandas categories": lambda texts: pd.DataFrame(texts, dtype="category"),
     "pyarrow": pa.table,
+    "dask": lambda texts: dd.from_pandas(pd.DataFrame(texts), npartitions=3),
 }
 
 

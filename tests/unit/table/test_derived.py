@@ -206,12 +206,17 @@ def test_a_check_says_what_a_rule_about_two_dates_does_not_keep(tmp_path):
     assert any('from = "discharge - admission"' in note for note in draft(stays()).notes)
 
 
-def test_days_that_are_texts_in_a_typed_file_are_left_out_of_a_draft_as_releases_refuse_them(tmp_path):
+def test_days_that_are_texts_are_drafted_where_releases_read_them(tmp_path):
     spelt = stays().with_columns(pl.col("admission", "discharge").cast(pl.String))
     spelt.write_parquet(tmp_path / "stays.parquet")
     spelt.write_ndjson(tmp_path / "stays.ndjson")
-    assert draft(tmp_path / "stays.parquet").names == ("ward",)
-    assert draft(tmp_path / "stays.ndjson").names == ("admission", "discharge", "ward")
     schema = Schema.from_dict(STAYS)
-    assert check(tmp_path / "stays.ndjson", schema).problems == ()
-    assert PrivateTable(scan(tmp_path / "stays.ndjson", schema), schema).counts("stay").sum() == 5000
+    for file in (tmp_path / "stays.parquet", tmp_path / "stays.ndjson"):
+        assert draft(file).names == ("admission", "discharge", "ward")
+        assert check(file, schema).problems == ()
+        assert PrivateTable(scan(file, schema), schema).counts("stay").sum() == 5000
+    frame = duckdb.read_parquet(str(tmp_path / "stays.parquet"))
+    assert draft(frame).names == ("ward",)
+    assert any("'admission'" in problem for problem in check(frame, schema).problems)
+    with pytest.raises(SchemaError, match="'admission' holds dates in the schema"):
+        PrivateTable(frame, schema)
