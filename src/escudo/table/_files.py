@@ -37,6 +37,7 @@ from escudo.table._schema import Schema
 from escudo.table._text_files import (
     COPIES,
     LINE_END,
+    MERGED,
     MIDNIGHT,
     Dialect,
     joined,
@@ -361,12 +362,28 @@ def _copied_sheet(book: str, name: str, _: object) -> Path:
         )
     if not read.width:
         raise InputError(f"'{book}' has nothing in sheet {name or sheets[0]!r}, not even a row that names the columns.")
-    # A cell may hold line ends; a line of text may not.
-    text = pl.all().cast(pl.String).str.replace_all(_LINE_ENDS, LINE_END)
-    plain = read.with_columns(text.str.replace(r" 00:00:00$", MIDNIGHT))
+    plain = read.select(map(_cell_of_sheet, read.columns))
     copy = _new_copy()
     plain.write_csv(copy, include_header=False)
     return copy
+
+
+def _cell_of_sheet(name: str) -> pl.Expr:
+    """Return the cells of a column as they are copied: one may hold line ends, and a line of text may not.
+
+    Numbers in a sheet are floats. Large ones are written out exactly, or by 17 digits at most and zeros; what is
+    written in another way was a text.
+    """
+    import polars as pl
+
+    text = pl.col(name).cast(pl.String)
+    size, whole = text.cast(pl.Float64, strict=False).abs(), text.cast(pl.Int128, strict=False)
+    exact = (whole == whole.cast(pl.Float64).cast(pl.Int128, strict=False)).fill_null(value=True)  # or far too large
+    short = text.str.strip_chars_start("-").str.strip_chars_end("0").str.len_chars() <= 17
+    a_float = exact | (short & (size >= 2.0**63))
+    merged = text.str.contains(r"^-?[1-9][0-9]*$") & (size >= 2.0**53) & a_float
+    shown = text.str.replace_all(_LINE_ENDS, LINE_END).str.replace(r" 00:00:00$", MIDNIGHT)
+    return pl.when(merged).then(text + MERGED).otherwise(shown).alias(name)
 
 
 def _new_copy() -> Path:
@@ -409,6 +426,8 @@ def _copied_table(file: Path, name: str, _: object) -> Path:
 
 def _cell(value: object) -> object:
     """Return a value of SQLite as one field of a line; bytes are none."""
+    if isinstance(value, float) and abs(value) >= 2.0**53:
+        return f"{value!r}{MERGED}"
     if isinstance(value, str):
         return re.sub(_LINE_ENDS, LINE_END, value)
     return None if isinstance(value, bytes) else value

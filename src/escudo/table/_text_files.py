@@ -52,8 +52,9 @@ _LONG = 10_000  # digits of a whole number beyond which it is taken for an infin
 COPIES: set[Path] = set()
 """Files that escudo wrote, of sheets and tables that are no text: with commas and in UTF-8, a row on each line."""
 
-LINE_END, MIDNIGHT = "\u2028", "\u2029"
-"""What stands in them for the line ends in a cell, and for the time at which a day begins."""
+LINE_END, MIDNIGHT, MERGED = "\u2028", "\u2029", "\ufdd0"
+"""What stands in them for the line ends in a cell and for the time at which a day begins, and behind a float of 2⁵³ or
+more, which may have been another whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ def header(file: Path, dialect: Dialect) -> list[str]:
 def first_fields(file: Path, dialect: Dialect) -> list[str]:
     """Return the fields of the first line, as they are."""
     names = [name or "" for name in fields_of(_first_line(file, dialect.encoding), dialect.delimiter)]
-    return [name.replace(LINE_END, " ").replace(MIDNIGHT, "") for name in names] if file in COPIES else names
+    marked = str.maketrans({LINE_END: " ", MIDNIGHT: None, MERGED: None})
+    return [name.translate(marked) for name in names] if file in COPIES else names
 
 
 def _first_line(file: Path, encoding: str) -> str:
@@ -366,7 +368,8 @@ def scan_texts(file: Path, dialect: Dialect | None = None, keys: Sequence[str] =
         file: The file.
         dialect: How it is written; by default UTF-8, with what its ending says between fields.
         keys: The columns that say whose row it is. In a copy, a line end in a cell is a blank, but a key with one is
-            none: different ones may have become the same. What is a day at midnight is that day, but not in a key.
+            none, and so is a number that floats do not tell from others: different ones may have become the same. What
+            is a day at midnight is that day, but not in a key.
     """
     import polars as pl
 
@@ -392,8 +395,9 @@ def scan_texts(file: Path, dialect: Dialect | None = None, keys: Sequence[str] =
         return texts
 
     def shown(name: str) -> pl.Expr:
-        text = _unmarked(pl.col(name), LINE_END) if name in keys else pl.col(name).str.replace_all(LINE_END, " ")
-        return text.str.replace(MIDNIGHT, " 00:00:00" if name in keys else "")
+        if name in keys:
+            return _unmarked(_unmarked(pl.col(name), LINE_END), MERGED).str.replace(MIDNIGHT, " 00:00:00")
+        return pl.col(name).str.replace_all(LINE_END, " ").str.replace_all(f"[{MIDNIGHT}{MERGED}]", "")
 
     return texts.with_columns(map(shown, names))
 

@@ -193,6 +193,29 @@ def test_ids_of_a_sheet_that_end_in_midnight_are_not_cut(tmp_path: Path) -> None
     assert counts_of(str(tmp_path / "some.xlsx")) == [2, 3]
 
 
+def test_numbers_that_floats_do_not_tell_apart_are_no_ids(tmp_path: Path) -> None:
+    """Nor in a sheet, where all numbers are floats, or two people would share the rows of one; texts are told apart."""
+    import xlsxwriter
+
+    ids: list[float | str] = [2**53 + 1, 2**53, -(2.0**60), 1.2345678901234568e23, str(2**53 + 1), "7" * 18, 2**53 - 1]
+    ids += [7, "7.5", "1" * 30]
+    numbers = [(who, "a", who) for who in ids]
+    kinds = {"x": ["a", "b"], "n": {"type": "numeric", "lower": 0, "upper": 2**54, "bins": 2, "missing": True}}
+    schema = Schema.from_dict(kinds, person_id="who", max_rows_per_person=2)
+    with xlsxwriter.Workbook(tmp_path / "some.xlsx") as workbook:
+        sheet = workbook.add_worksheet()
+        for row, cells in enumerate([("who", "x", "n"), *numbers]):
+            sheet.write_row(row, 0, cells, None)
+    with closing(sqlite3.connect(tmp_path / "some.db")) as connection, connection:
+        connection.execute("CREATE TABLE visits (who, x, n)")
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", numbers)
+    for data, left in ((str(tmp_path / "some.xlsx"), 6), (f"sqlite:///{tmp_path / 'some.db'}?table=visits", 7)):
+        table = escudo.PrivateTable(open_data(data, schema), schema)
+        assert table.record_count() == left
+        alone = escudo.PrivateTable(open_data(data, schema), replace(schema, person_id=None, max_rows_per_person=None))
+        assert alone.counts("n").tolist() == [4, 6, 0]  # what is no id is a number all the same
+
+
 def test_another_book_or_database_of_the_same_name_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or what one account pays for would be read from the table of another."""
     import xlsxwriter
