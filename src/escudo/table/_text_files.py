@@ -20,6 +20,7 @@ import glob
 import io
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
