@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Synthesis,
     )
     from escudo.table import LinkedSchema, PrivateTable, PrivateTables, Schema
-    from escudo.utility import PreparedEvaluated, PrivateLinkedEvaluation
+    from escudo.utility import PreparedEvaluated
 
 __all__ = [
     "LinkedRelease",
@@ -437,7 +437,7 @@ class PreparedLinkedRelease(_Prepared):
             InputError: If the folder cannot be written; what was spent stays spent.
         """
 
-        def write(model: LinkedModel, evaluate: PrivateLinkedEvaluation | None) -> LinkedReleaseFiles:
+        def write(model: LinkedModel, evaluate: Any) -> LinkedReleaseFiles:
             question = self.question
             assert question.directory is not None, "only a plan was asked for"
             writing = LinkedWriting(
