@@ -156,7 +156,7 @@ def shares_of(
     check_sizes(schema, structure, reasons)
     families = table_weights(schema, structure, reasons, paired)
     columns = [name for name in schema.names if schema[name].size > 1]
-    one_ways = {(name,): 2.0 ** round(math.log2(schema[name].size) / 2) for name in columns}
+    one_ways: dict[Columns, float] = {(name,): 2.0 ** round(math.log2(schema[name].size) / 2) for name in columns}
     candidates: list[Columns] = []
     if large is not None:
         named = {frozenset(each): each for each in families}

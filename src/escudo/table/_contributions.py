@@ -33,14 +33,16 @@ import io
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.errors import InputError
+from escudo.errors import EngineError, InputError
 from escudo.table._columns import Categorical, Column, Numeric
+from escudo.table._frames import known_reason
 from escudo.table._persons import PERSON, PERSON_NUMBER
 
 if TYPE_CHECKING:
@@ -195,6 +197,19 @@ def _named(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(rows[PERSON].is_not_null()) if rows[PERSON].null_count() else rows
 
 
+@contextmanager
+def _on_disk() -> Iterator[None]:
+    """Say so where the disk is full."""
+    why = None
+    try:
+        yield
+    except OSError as error:
+        if (why := known_reason(error, "reading")) is None:
+            raise
+    if why:
+        raise EngineError(why)
+
+
 def held(batches: Iterable[NDArray[Any]], none: NDArray[Any]) -> NDArray[Any]:
     """Return batches of rows as one array: in memory, or beyond the setting mapped from a file that has no name.
 
@@ -203,7 +218,7 @@ def held(batches: Iterable[NDArray[Any]], none: NDArray[Any]) -> NDArray[Any]:
         none: No rows, in the type and with the columns that all of them have.
     """
     waiting, room = [none], memory_for_rows()
-    with tempfile.TemporaryFile() as file:
+    with _on_disk(), tempfile.TemporaryFile() as file:
         for batch in batches:
             waiting.append(np.ascontiguousarray(batch, dtype=none.dtype))
             if file.tell() or sum(rows.nbytes for rows in waiting) > room:
@@ -301,12 +316,14 @@ class _Buckets:
                 self._write(bucket, sorted_rows[start:end])
 
     def _write(self, bucket: int, rows: pl.DataFrame) -> None:
-        file = self._files[bucket]
-        if file is None:
-            file = self._files[bucket] = tempfile.TemporaryFile()  # noqa: SIM115 # closed by close()
         written = io.BytesIO()
         rows.write_ipc_stream(written, compression="uncompressed")
-        file.write(written.getbuffer())
+        with _on_disk():
+            file = self._files[bucket]
+            if file is None:
+                file = self._files[bucket] = tempfile.TemporaryFile()  # noqa: SIM115 # closed by close()
+            file.write(written.getbuffer())
+            file.flush()
         self._lengths[bucket].append(written.tell())
 
     def parts(self) -> Iterator[Iterator[pl.DataFrame]]:
@@ -320,7 +337,8 @@ class _Buckets:
         """Close the files, which deletes them."""
         for file in self._files:
             if file is not None:
-                file.close()
+                with suppress(OSError):  # what there was no room for is not wanted any more
+                    file.close()
 
 
 def _read(file: IO[bytes], lengths: Sequence[int]) -> Iterator[pl.DataFrame]:

@@ -587,14 +587,16 @@ def unlogged() -> Iterator[None]:
         _UNLOGGED.reset(token)
 
 
-def _known_reason(error: BaseException, doing: str) -> str | None:
+def known_reason(error: BaseException, doing: str) -> str | None:
     """Return what went wrong, where an error tells it by its kind alone, be it one of a worker of Spark."""
     told = str(error) if type(error).__name__ == "PythonException" else ""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = full or (isinstance(error, FileNotFoundError) and "No usable temporary directory" in str(error))
     if full or f"\nOSError: [Errno {errno.ENOSPC}]" in told:
         return (
-            f"the disk is full: there was no room for rows that do not fit into memory while {doing}. Name a folder "
-            "with more room by the setting TMPDIR, or allow more memory by ESCUDO_MEMORY_MB; what was written is gone."
+            "the disk is full, or no folder for temporary files can be written, where rows were put that do not fit "
+            f"into memory while {doing}. Name a folder with more room by the setting TMPDIR, or allow more memory by "
+            "ESCUDO_MEMORY_MB; what was written is gone."
         )
     if isinstance(error, FileNotFoundError) or "\nFileNotFoundError: " in told:
         return (
@@ -617,7 +619,7 @@ def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
         raise
     except BaseException as error:
         kind = type(error).__name__
-        why = _known_reason(error, doing)
+        why = known_reason(error, doing)
         if not isinstance(error, Exception) and kind != "PanicException":  # a crash inside polars is no Exception
             raise
     # Raised outside the handler: no chain of causes leads back to the engine's message.

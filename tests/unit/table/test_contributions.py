@@ -143,15 +143,32 @@ def test_rows_that_do_not_fit_into_memory_are_mapped_from_a_file_without_a_name(
         assert held([], none).shape == held([none], none).shape == (0, 7)
 
 
+ON_DISK: dict[str, Callable[[], object]] = {
+    "counts": lambda: PrivateTable(_frame(), SCHEMA).counts("whole"),
+    "people": lambda: PrivateTable(_frame(), SCHEMA).record_count(),
+    "rows": lambda: held([np.zeros((70, 2)), np.zeros((7, 2))], np.empty((0, 2))),
+    "parts": lambda: PersonParts([pl.DataFrame({PERSON: range(1000), PERSON_NUMBER: range(1000)})]),
+}
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
-@pytest.mark.parametrize("ask", [lambda table: table.counts("whole"), lambda table: table.record_count()])
-def test_a_full_disk_is_named_and_nothing_else(ask: Callable[[PrivateTable], Any], monkeypatch: Any) -> None:
-    monkeypatch.setenv(MEMORY_SETTING, "1")
+@pytest.mark.parametrize("buffering", [0, -1])
+@pytest.mark.parametrize("ask", ON_DISK.values(), ids=ON_DISK)
+def test_a_full_disk_is_named(ask: Callable[[], object], buffering: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_contributions, "memory_for_rows", lambda: 1000)
-    monkeypatch.setattr(_contributions.tempfile, "TemporaryFile", partial(open, "/dev/full", "r+b", buffering=0))
-    with pytest.raises(EngineError, match=r"the disk is full.*TMPDIR") as failed:
-        ask(PrivateTable(_frame(), SCHEMA))
-    assert failed.value.__cause__ is failed.value.__context__ is None
+    place = partial(open, "/dev/full", "r+b" if buffering == 0 else "wb", buffering=buffering)
+    monkeypatch.setattr(_contributions.tempfile, "TemporaryFile", place)
+    with pytest.raises(EngineError, match=r"the disk is full.*TMPDIR"):
+        ask()
+
+
+def test_no_folder_for_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_contributions, "memory_for_rows", lambda: 1000)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    for ask in ON_DISK.values():
+        with pytest.raises(EngineError, match=r"no folder for temporary files.*TMPDIR"):
+            ask()
 
 
 _CHILD = """
