@@ -291,7 +291,7 @@ def _with_groups(parts: Sequence[tuple[float, Floats]], groups: Groups | None) -
     taken: Floats = np.zeros(levels.size)
     if groups is not None and (sums := [each for each in parts if each[1].size != groups.size]):
         more, counted = weighted_mean(sums)
-        taken = (more / (more * np.bincount(groups) + precision))[groups]
+        taken = np.asarray((more / (more * np.bincount(groups) + precision))[groups])
         levels = levels + taken * (counted - np.bincount(groups, weights=levels))[groups]
     return levels, np.sqrt((1 - taken) / precision)
 
