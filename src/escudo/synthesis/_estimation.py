@@ -288,10 +288,10 @@ def _with_groups(parts: Sequence[tuple[float, Floats]], groups: Groups | None) -
     precision q, differs from that sum, each level takes t = (1/p)/(k/p + 1/q) = q/(kq + p), which leaves (1 - t)/p.
     """
     precision, levels = weighted_mean([each for each in parts if groups is None or each[1].size == groups.size])
-    taken = np.zeros(levels.size)
+    taken: Floats = np.zeros(levels.size)
     if groups is not None and (sums := [each for each in parts if each[1].size != groups.size]):
         more, counted = weighted_mean(sums)
-        taken = (more / (more * np.bincount(groups) + precision))[groups]
+        taken = np.asarray((more / (more * np.bincount(groups) + precision))[groups])
         levels = levels + taken * (counted - np.bincount(groups, weights=levels))[groups]
     return levels, np.sqrt((1 - taken) / precision)
 

@@ -25,7 +25,7 @@ numbers from releases in ``benchmarks/forecast.py``, which says on which tables.
 
 **Moments** (:class:`MeasuredMoments`) are not tables. They count levels and pairs of levels without the first, each
 once: the first level has what is left of the rows, and no pair counts its columns again. Clipping is undone, which
-raises the noise with what it undoes. Levels are then settled as a fit does it (``_moment_family``), and what joins two
+raises the noise with what it undoes. Levels are then settled as a fit does it (``_shares``), and what joins two
 of them beyond their margins is the most likely under the prior that a fit begins with: where noise is loud, arrows come
 out weaker than they are. The clip bound follows the number of levels beside the first that a row has. In the stand-in
 the first of two levels is the common one, as generator ``moments`` has it ("on" is the second); of more levels, any may
@@ -53,7 +53,8 @@ from the released law in place of the stand-in. That is post-processing.
 **What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
 ``max_rows_per_person`` that take no part, the noise in the number of rows where it is not public (a column of which
 only the residual is measured gets it in equal parts on its levels, which shows where one level has nearly all rows),
-and everything about networks and straight lines, for which there is no forecast.
+what columns of tables learn from each other's levels (``_shares``), and everything about networks and straight lines,
+for which there is no forecast.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def likely_shares(seen: Floats, noise: Floats, sizes: NDArray[np.int64]) -> tupl
     told, _, _ = _in_bins(near[some], noise[some], even[some])
     free = 1 - 1 / sizes[some]  # of two levels that add up to 1, each is half a number
     for _ in range(_ROUNDS):
-        part = free / (told @ law)
-        law = (_FIRST_KNOWN * first + smooth @ (law * (part @ told))) / (_FIRST_KNOWN + free.sum())
+        each = free / (told @ law)
+        law = (_FIRST_KNOWN * first + smooth @ (law * (each @ told))) / (_FIRST_KNOWN + free.sum())
     mean, left = np.empty(seen.size), np.empty(seen.size)
     for start in range(0, seen.size, _TOGETHER):
         part = slice(start, start + _TOGETHER)

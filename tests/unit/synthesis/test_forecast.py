@@ -15,9 +15,10 @@ from escudo.errors import InputError, RefusedError
 from escudo.privacy import Budget
 from escudo.synthesis import _forecast as inside
 from escudo.synthesis import forecast, prepare, stated_errors
-from escudo.synthesis._estimation import NoisyTable, agreeing, sums_over
+from escudo.synthesis._estimation import NoisyTable, settled, sums_of, sums_over
 from escudo.synthesis._forecast import ASSUMED_ROWS, rough_level
 from escudo.synthesis._marginals import prepare_marginals
+from escudo.synthesis._shares import nearest_margins
 from escudo.synthesis._structure import structure_of
 from escudo.table import draft
 
@@ -420,7 +421,9 @@ def test_draws_that_are_settled_at_once_are_those_settled_one_by_one(shape, scal
             if math.isfinite(noise):
                 known = sums_over(names, shares, (name,))
                 tables.append(NoisyTable((name,), known + noise * rng.standard_normal(known.shape), noise))
-        missed = agreeing(tables, total=1.0, sweeps=inside._SWEEPS)[0].counts - shares
+        sums = sums_of(tables, {})[0]
+        margins_wanted = [nearest_margins(sums[name][None], 1.0) for name in names]
+        missed = settled(tables[0].counts[None], scale, margins_wanted, inside._SWEEPS)[0] - shares
         wanted += [np.abs(sums_over(names, missed, tuple(names[place] for place in pair))).sum() / 2 for pair in pairs]
     law = inside._Law(shape, tuple(shares.ravel().tolist()))
     assert inside._missed_sums(law, scale, margins, pairs, inner=False) == tuple((wanted / several).tolist())
