@@ -20,8 +20,8 @@ bin's own chance allows (two standard errors); and within 0.10 in every family.
 
 The curves were fitted on these (``gaussian`` apart, which is ``numbers``), numbers once by moments and once by counts,
 whichever ``auto`` would take. *Triggers* and *saturation* had been written so that nothing would be fitted on them, and
-confidences were too high there. Three families more, on which nothing was fitted or chosen, which were written before
-that and looked at once, after it:
+confidences were too high there. Three families more, on which nothing was fitted, which were written before that and
+looked at twice, after it; after the first look one thing was changed, as the page says:
 
 * **rates**: counts (Poisson) whose rates causes multiply, in one of three networks with many zeros.
 * **thresholds**: numbers that rise where their causes together pass a threshold.
@@ -500,7 +500,7 @@ def page(result: dict[str, Any]) -> str:
         f"| within 0.05 in every bin, over {len(SEEN)} families (fitted on other networks of them) | "
         f"{furthest(result, 'all')} | "
         f"{'yes' if result['met']['together'] else '**no**'} |",
-        f"| the same over {len(UNSEEN)} families on which nothing was fitted, looked at once | "
+        f"| the same over {len(UNSEEN)} families on which nothing was fitted (looked at twice, see below) | "
         f"{furthest(result, 'unseen')} | "
         f"{'yes' if result['met']['unseen'] else '**no**'} |",
         f"| within 0.10 in every bin of every family | {furthest(result)} | "
