@@ -26,7 +26,7 @@ def test_every_command_in_the_readme_exists() -> None:
     from escudo.cli import app
 
     commands = get_command(app).commands
-    for words in re.findall(r"`escudo ([a-z]+)", README):
+    for words in re.findall(r"`escudo ([a-z-]+)", README):
         assert words in commands, words
 
 

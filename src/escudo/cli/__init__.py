@@ -12,7 +12,19 @@ from typing import Annotated
 
 import typer
 
-from escudo.cli import _audit, _causal, _custodian, _effects, _graph, _ledger, _machine, _release, _run, _schema
+from escudo.cli import (
+    _audit,
+    _causal,
+    _custodian,
+    _effects,
+    _graph,
+    _ledger,
+    _machine,
+    _release,
+    _run,
+    _schema,
+    _what_if,
+)
 from escudo.cli._console import report_bug, report_error, stopping_cleanly, warning_in_words
 from escudo.errors import EscudoError
 
@@ -33,6 +45,7 @@ app.command("release")(_release.release)
 app.command("forecast")(_release.forecast)
 app.command("run")(_run.run)
 app.command("sample")(_release.sample)
+app.command("what-if")(_what_if.what_if)
 app.command("evaluate")(_custodian.evaluate)
 app.command("attack")(_custodian.attack)
 app.command("direction")(_causal.direction)

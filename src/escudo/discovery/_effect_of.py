@@ -732,7 +732,7 @@ class _BackDoor:
                 f"The effect of {treatment!r} on {outcome!r} depends on the direction of {treatment} — {unsure[0]}, "
                 "which the graph leaves open. Give that edge a direction, from what is known or from "
                 "escudo.direction, or say what to adjust for. A model made with this graph gives the range over all "
-                "directions, with intervals: model.effect_range(..., confidence=0.95)."
+                "directions, with intervals: model.effect_range(..., confidence=0.95), escudo what-if."
             )
         causal = after & before
         if not causal:

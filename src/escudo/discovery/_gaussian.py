@@ -43,14 +43,12 @@ so :math:`\|z z^T\|_F = \|z\|^2 \le C_q^2` for all :math:`(3 d + 1)^2` entries t
 normal rows (1 + ½ + ¼ a column). The waves make it larger by an eighth, for which the share of the budget makes up.
 
 **Not linear.** Where the curvature speaks against linear effects (:attr:`Curvature.seen`; how much of a wave does was
-chosen on linear effects alone), method ``auto`` finds the graph from counts instead (``_discrete.py``). It does so if a
-column clearly bends with another; and if, in a table of so many rows, lines would join two columns that depend on each
-other through curves of a third (:func:`third_columns`), however slight these are: lines leave the product of two
-slight curves, which many rows tell from nothing. Linear effects with skewed noise leave none, but for what cutting off
-does, since there only one of the two bends; so half of a correlation has to go. Counting is at the price of
+chosen on linear effects alone), method ``auto`` finds the graph from counts instead (``_discrete.py``), at the price of
 the two releases that are then not made: the plan shows each of them as one Gaussian event, whose noise, in units of the
 sensitivity, is that of the matrix or of the tables, whichever is measured. Which it is follows from what was released
-before. The levels of columns are read off the histograms.
+before. Slighter curves are no reason to count, which sees less: but lines leave the product of two slight curves
+between two columns that depend on each other through a third, which many rows tell from nothing, and so edges that such
+curves might have made are claimed less (:func:`third_columns`). The levels of columns are read off the histograms.
 
 **The search** is for the graph of linear effects with the best penalised likelihood. With v(x | P) the variance that a
 regression of x on its parents P leaves, and n the number of rows that would say as much without noise
@@ -719,7 +717,6 @@ _CUT = 3.0  # standard deviations, at which columns are cut off before they are 
 _BENT = np.array([0.15, 0.08])[:, None, None]
 _LIKELY, _CLEAR_CURVE, _SURE = 1.0, 3.0, 4.0  # standard errors: how much it is, and whether it is at all
 _STRAIGHT = 0.15  # the correlation from which on two columns may bend from one side only
-_PARTED = 0.5  # the part of a correlation that curves of a third column take, from which on lines are not trusted
 _LEAST_SPREAD = 0.05  # what is left of a column is not taken to be less: it would be mostly noise
 
 
@@ -754,15 +751,10 @@ class Curvature:
         return np.where(np.abs(self.line) > _STRAIGHT, np.minimum(found, found.swapaxes(1, 2)), found)
 
     @property
-    def bends(self) -> bool:
-        """Whether some column clearly bends: a correlation is at most 1, so one of a larger error never does."""
+    def seen(self) -> bool:
+        """Whether it speaks against linear effects: a correlation is at most 1, so one of a larger error never does."""
         sure = (self.least(_SURE) > 0) & (_SURE * self.error < 1)
         return bool((sure & (self.least(_LIKELY) > _BENT)).any())
-
-    @property
-    def seen(self) -> bool:
-        """Whether it speaks against linear effects."""
-        return self.bends or bool((self.parted > _PARTED).any())
 
     def about(self, correlation: Floats, names: Sequence[str], graph: CausalGraph) -> dict[Edge, tuple[float, float]]:
         """Return for each edge which part of it curves take away, and which part they might have made."""
@@ -776,11 +768,6 @@ class Curvature:
 
     def told(self, names: Sequence[str]) -> str:
         """Say where it is clearest."""
-        if not self.bends:
-            i, j = np.unravel_index(int(np.triu(self.parted).argmax()), self.parted.shape)
-            return (
-                f"Effects are not linear (lines would join {names[int(i)]} and {names[int(j)]}, and curves part them)"
-            )
         clear = self.least(_LIKELY) / _BENT
         _, i, j = np.unravel_index(int(clear.argmax()), clear.shape)
         return f"Effects are not linear ({names[int(j)]} bends with {names[int(i)]})"

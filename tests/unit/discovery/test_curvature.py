@@ -162,13 +162,16 @@ def slightly(count: int, seed: int = 1) -> pl.DataFrame:
     return pl.DataFrame({"a": a, "b": b, "c": c, "d": c + rng.normal(size=count)})
 
 
-def test_slight_curves_are_seen_by_what_they_would_join() -> None:
+def test_what_slight_curves_of_a_third_column_join_is_claimed_less() -> None:
     found = exact(slightly(100_000))
-    assert not found.bends
-    assert found.seen
+    assert not found.seen
     assert found.parted[1, 2] > 0.8
-    assert found.told(NAMES) == "Effects are not linear (lines would join b and c, and curves part them)"
-    assert not exact(slightly(3_000)).seen  # so few rows tell the two lines apart neither from curves nor from nothing
+    assert exact(slightly(3_000)).parted[1, 2] == 0.0  # so few rows tell it neither from a line nor from nothing
+    moments = discover(table_of(slightly(100_000)), epsilon=3.0, delta=1e-6, seed=1)
+    assert moments.method == "gaussian"
+    assert ("b", "c") in moments.graph.adjacencies
+    assert moments.confidence("b", "c") < 0.6
+    assert moments.confidence("a", "b") > 0.9
 
 
 @pytest.mark.parametrize("law", ["exponential", "uniform", "normal"])
