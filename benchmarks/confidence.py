@@ -573,8 +573,8 @@ def first_look(found: dict[str, Any]) -> list[str]:
         "half by now): since then none is stated below one half. A second look, at the networks of the table above, "
         "had edges 0.31: 0.44 ± 0.09, 0.60: 0.64 ± 0.09, 0.82: 0.88 ± 0.04, 0.91: 0.89 ± 0.07, 0.97: 0.97 ± 0.01. "
         "After it `auto` no longer counted where slight curves are seen, as fewer edges were found then where effects "
-        "are linear and noise is skewed; confidences were not fitted again, and the table above is of the same networks "
-        "and of that.",
+        "are linear and noise is skewed; confidences were not fitted again, and the table above is of the same "
+        "networks and of that.",
         "",
     ]
 
