@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 import sqlalchemy as sa
 
-from conformance import derived_columns
+from conformance import derived_columns, loose_columns
 from escudo.errors import InputError, SchemaError
 from escudo.table import PrivateTable, Schema, open_data
 
@@ -102,14 +102,16 @@ def test_batches_from_the_database_hold_the_same_rows(url: str) -> None:
     np.testing.assert_array_equal(found[np.lexsort(found.T)], wanted[np.lexsort(wanted.T)])
 
 
+@pytest.mark.parametrize("columns", [derived_columns, loose_columns], ids=["derived", "loose"])
 @pytest.mark.parametrize("database", DATABASES)
-def test_differences_of_columns_are_worked_out_in_the_database(
-    request: pytest.FixtureRequest, tmp_path: Path, database: str
+def test_columns_that_are_worked_out_in_the_database_are_as_in_memory(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str, columns: Any
 ) -> None:
-    frame = derived_columns.rows()
+    """Differences of two others, and texts that are read loosely."""
+    frame = columns.rows()
     if database == "duckdb":
         with duckdb.connect(str(tmp_path / "clinic.db")) as connection:
-            connection.execute(f"CREATE TABLE visits ({derived_columns.SQL})")
+            connection.execute(f"CREATE TABLE visits ({columns.SQL})")
             connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?)", [list(row) for row in frame.rows()])
         url = duckdb_url(tmp_path / "clinic.db", table="visits")
     else:
@@ -117,12 +119,12 @@ def test_differences_of_columns_are_worked_out_in_the_database(
         server: sa.URL = request.getfixturevalue("server")
         name = f"visits_{secrets.token_hex(4)}"
         with sa.create_engine(server, poolclass=sa.NullPool).begin() as connection:
-            connection.exec_driver_sql(f"CREATE TABLE {name} ({derived_columns.SQL})")
+            connection.exec_driver_sql(f"CREATE TABLE {name} ({columns.SQL})")
             connection.exec_driver_sql(f"INSERT INTO {name} VALUES (%s, %s, %s, %s, %s)", list(frame.rows()))
         url = server.set(drivername="postgresql", query={"table": name}).render_as_string(hide_password=False)
-    for unit, schema in derived_columns.SCHEMAS.items():
+    for unit, schema in columns.SCHEMAS.items():
         found, wanted = (PrivateTable(one, schema) for one in (open_data(url), frame))
-        counted = zip(found.counts(derived_columns.TABLES), wanted.counts(derived_columns.TABLES), strict=True)
+        counted = zip(found.counts(columns.TABLES), wanted.counts(columns.TABLES), strict=True)
         for ours, theirs in counted:
             np.testing.assert_array_equal(ours, theirs, err_msg=unit)
 
@@ -278,6 +280,12 @@ def test_an_ibis_table_is_counted_where_text_can_be_compared_exactly_and_refused
         )  # Ibis 12 does not, by itself
         known = np.concatenate(list(PrivateTable(frame, schema).batches(7)))
         np.testing.assert_array_equal(np.sort(rows, axis=0), np.sort(known, axis=0))
+    duck.con.register("loose", loose_columns.rows().to_arrow())
+    for schema in loose_columns.SCHEMAS.values():
+        counted = PrivateTable(duck.table("loose"), schema).counts(loose_columns.TABLES)
+        known = PrivateTable(loose_columns.rows(), schema).counts(loose_columns.TABLES)
+        for found, wanted in zip(counted, known, strict=True):
+            np.testing.assert_array_equal(found, wanted)
     other = PrivateTable(ibis.polars.connect({"patients": frame}).table("patients"), SCHEMA)
     with pytest.raises(SchemaError, match="'smoke' is text in polars"):
         other.counts("smoke")

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from escudo.table import _counts
+from escudo.table import _counts, _frames
 from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._schema import Schema
 from escudo.table._table import PrivateTable
@@ -21,6 +21,7 @@ duckdb = pytest.importorskip("duckdb")
 
 ROWS = 700
 TEXTS = ["no", "yes", "naïve", "nai\u0308ve", "Ωμέγα", "", "NO", "yes ", "o'clock", '"', "☕", "nan", "None", None]
+TEXTS += ["\tYes\n", "   ", "\u00a0no", "NAÏVE", "Naïve ", "ωμέγα", "K", "k", "\u212a", "ſ", "S", "İ", "i", "ß", "SS"]
 WHOLES = [-5, 3, 10, 0, 1, 2, 127, -128, None]
 FLAGS = [True, False, None]
 EDGES = [-2.5, -0.1, 0.3, 7.0]
@@ -196,6 +197,32 @@ def _schemas() -> dict[str, tuple[Column, ...]]:
             Categorical("flag", [False, True]),
             Numeric("real", -0.3, 0.7, 10),
         ),
+        "loosely": (
+            Categorical(
+                "text",
+                ["Yes", "NAïve", "k ", "☕", "İ"],
+                loose=True,
+                missing=True,
+                other="☕",
+                recode={"No": "Yes", " ": "(missing)", "ſ": "k ", "NAI\u0308VE": "İ"},
+            ),
+            Categorical("whole", [0, 1, 2], missing=True),
+            Categorical("flag", [False, True]),
+            Numeric("real", -0.3, 0.7, 10),
+        ),
+        "loosely by their first letters": (
+            Categorical(
+                "text",
+                ["NA", "Ωμ ", "S", "Anything", ""],
+                loose=True,
+                prefix=2,
+                other="Anything",
+                recode={"NAÏVE": "S", "n": "NA", "o'": "", "Yes": "Ωμ "},
+            ),
+            Categorical("whole", [0, 1, 2], missing=True),
+            Categorical("flag", [False, True]),
+            Numeric("real", -0.3, 0.7, 10),
+        ),
         "other kinds": (
             Categorical("text", ["absent"]),
             Categorical("whole", [False, True]),
@@ -233,6 +260,16 @@ def test_every_engine_counts_as_the_reference_does(engine: str, kind: str) -> No
         np.testing.assert_array_equal(counted, _expected(columns, data, wanted))
 
 
+def test_a_column_of_very_many_texts_is_read_alike_by_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no keys there: its texts are compared one by one."""
+    monkeypatch.setattr(_frames, "_MOST_IN_SQL", 0)
+    for kind, columns in SCHEMAS.items():
+        for engine in ("duckdb", "duckdb enum"):
+            table = PrivateTable(FRAMES[engine](_data(8)), Schema(columns))
+            for counted, wanted in zip(table.counts(TABLES), TABLES, strict=True):
+                np.testing.assert_array_equal(counted, _expected(columns, _data(8), wanted), err_msg=kind)
+
+
 def many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have pairs counted as very many of them are: by matrix products."""
     monkeypatch.setattr(_counts, "_MANY_PAIRS", 2)
@@ -262,7 +299,7 @@ def test_every_engine_streams_the_cells_of_the_reference(engine: str, kind: str)
 
 
 @pytest.mark.parametrize("person_id", ["patient", "label"])
-@pytest.mark.parametrize("kind", ["plain", "missing", "missing and other", "numbers"])
+@pytest.mark.parametrize("kind", ["plain", "missing", "missing and other", "numbers", "loosely"])
 def test_every_engine_keeps_the_same_rows_of_each_person(kind: str, person_id: str) -> None:
     data = _data(2)
     schema = Schema(SCHEMAS[kind], person_id=person_id, max_rows_per_person=2)

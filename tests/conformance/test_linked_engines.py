@@ -138,6 +138,19 @@ def test_every_engine_counts_alike(engine: str) -> None:
     assert_counts(PrivateTables(made, SCHEMA))
 
 
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_engine_reads_texts_of_linked_tables_loosely(engine: str) -> None:
+    """Rows written in other case and with blanks count as they do in a plain hand, also for which of them are kept."""
+    described = SCHEMA.to_dict()
+    for table in described["tables"].values():
+        for spec in table["columns"].values():
+            spec |= {"loose": True} if "levels" in spec else {}
+    texts = pl.col("^(smoke|severity|drug|kind)$")
+    respelt = pl.when(pl.int_range(pl.len()) % 3 == 0).then(texts).otherwise("\t" + texts.str.to_uppercase() + " ")
+    made = {name: FRAMES[engine](frame.with_columns(respelt.name.keep())) for name, frame in frames().items()}
+    assert_counts(PrivateTables(made, LinkedSchema.from_dict(described)))
+
+
 def test_tables_may_lie_in_different_engines_with_keys_of_different_types() -> None:
     here = frames()
     there = {**here, "patients": here["patients"].to_pandas(), "visits": FRAMES["duckdb"](here["visits"])}

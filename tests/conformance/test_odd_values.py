@@ -80,6 +80,7 @@ ODD: list[Any] = [
 COLUMNS = (
     Categorical("text", ["a", "b"], missing=True),
     Categorical("other", ["a", "b"], other="b"),
+    Categorical("loosely", ["A ", "B"], missing=True, loose=True, recode={" É": "B", "": "A "}),
     Categorical("whole", [0, 1, 2], missing=True),
     Categorical("flag", [False, True]),
     Numeric("real", 0, 10, 5, missing=True),

@@ -23,7 +23,7 @@ import pytest
 from typer.testing import CliRunner
 
 import escudo
-from conformance import derived_columns, spark_cluster
+from conformance import derived_columns, loose_columns, spark_cluster
 from conformance import test_engines as engines
 from conformance import test_linked_engines as linked_engines
 from escudo.causal import CausalGraph
@@ -161,11 +161,12 @@ def test_spark_keeps_the_same_rows_of_each_person(session: Any) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_spark_works_out_differences_of_columns(session: Any) -> None:
-    rows = derived_columns.rows()
+@pytest.mark.parametrize("columns", [derived_columns, loose_columns], ids=["derived", "loose"])
+def test_spark_works_out_differences_of_columns_and_reads_texts_loosely(session: Any, columns: Any) -> None:
+    rows = columns.rows()
     frame = _frame(session, rows).cache()
-    for unit, schema in derived_columns.SCHEMAS.items():
-        spark, ours = (PrivateTable(one, schema).counts(derived_columns.TABLES) for one in (frame, rows))
+    for unit, schema in columns.SCHEMAS.items():
+        spark, ours = (PrivateTable(one, schema).counts(columns.TABLES) for one in (frame, rows))
         for counts, wanted in zip(spark, ours, strict=True):
             np.testing.assert_array_equal(counts, wanted, err_msg=unit)
 

@@ -403,7 +403,9 @@ def _stated(column: Column) -> str:
     if isinstance(column, Categorical):
         shown = ", ".join(map(str, column.levels))
         spelt = ", ".join(f"{text!r} as {level}" for text, level in dict(column.recode).items())
-        recoded = f"; {spelt}" if spelt else ""
+        recoded = ("; whatever their case and the blanks around them" if column.loose else "") + (
+            spelt and f"; {spelt}"
+        )
         return f"{'in this order ' if column.ordered else ''}{shown}{missing}{recoded}"
     lower, upper = column.bounds
     return f"from {column.shown(lower)} to {column.shown(upper)}, in {column.size - column.missing} bins{missing}"

@@ -161,8 +161,9 @@ def _shown(column: Column, *, showing: bool) -> dict[str, Any]:
         if not hidden:
             told["levels"] = "\n".join(map(str, column.levels))
             told["recode"] = "\n".join(f"{old} => {new}" for old, new in dict(column.recode).items())
+            loosely = ", whatever the case and the blanks around them" if column.loose else ""
             told["summary"] = (
-                f"{said}: {', '.join(map(str, column.levels[:6]))}{', …' if len(column.levels) > 6 else ''}"
+                f"{said}{loosely}: {', '.join(map(str, column.levels[:6]))}{', …' if len(column.levels) > 6 else ''}"
             )
         return told
     kind = "date" if column.date is not None else "numeric"
@@ -195,7 +196,7 @@ def _spec(said: Mapping[str, str], before: Mapping[str, Any], levels: bool) -> d
         recode = recode if levels else before.get("recode", {})
         spec |= {"recode": recode} if recode else {}
         spec |= {"other": before["other"]} if "other" in before and before["other"] in spec["levels"] else {}
-        spec |= {"prefix": before["prefix"]} if "prefix" in before else {}
+        spec |= {key: before[key] for key in ("loose", "prefix") if key in before}
     elif kind in ("numeric", "date"):
         for name in ("lower", "upper"):
             value: Any = said.get(name, "").strip() if levels else before.get(name, "")

@@ -13,8 +13,8 @@ categorical column. Everything else is a mapping with a ``type``:
 =============  ==========================================================================================
 type           keys beside ``missing``, ``confirmed``
 =============  ==========================================================================================
-categorical    ``levels``, ``other``, ``recode``, ``prefix``
-ordinal        ``levels`` in their order, ``other``, ``recode``, ``prefix``
+categorical    ``levels``, ``other``, ``loose``, ``recode``, ``prefix``
+ordinal        ``levels`` in their order, ``other``, ``loose``, ``recode``, ``prefix``
 boolean        ``other``; the levels are false and true
 numeric        ``lower``, ``upper``, ``bins`` (a number or "private") or ``edges``; ``integer``, ``fill``, ``from``,
                ``unit``
@@ -30,7 +30,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
 
@@ -51,6 +51,7 @@ from escudo.table._values import (
     days_in_texts,
     encodable,
     is_null,
+    loosely,
     one_dimensional,
 )
 
@@ -178,10 +179,11 @@ class _Described:
 class Categorical(_Described):
     """A column that takes one of finitely many public levels.
 
-    A value falls into the cell of the level it equals: text by exact characters, numbers and booleans by value
-    (``1``, ``1.0``, ``True`` and ``Decimal(1)`` are equal), and text never equals a number. Null and NaN fall into
-    the missing cell if ``missing`` is true, else where unknown values go. A value that is no level, of whatever kind,
-    goes to the level ``other`` if one is named, else to the missing cell if there is one, else to the *first* level.
+    A value falls into the cell of the level it equals: text by exact characters unless ``loose``, numbers and booleans
+    by value (``1``, ``1.0``, ``True`` and ``Decimal(1)`` are equal), and text never equals a number. Null and NaN fall
+    into the missing cell if ``missing`` is true, else where unknown values go. A value that is no level, of whatever
+    kind, goes to the level ``other`` if one is named, else to the missing cell if there is one, else to the *first*
+    level.
 
     Args:
         name: The column's name in the table.
@@ -190,6 +192,9 @@ class Categorical(_Described):
         ordered: Whether the levels have an order (an ordinal column).
         missing: Whether missing values have a cell of their own, which comes last.
         other: The level that unknown values count as.
+        loose: Whether texts, those of levels and ``recode`` too, are compared without the blanks around them (space,
+            tab, line ends and feeds) and the letters A to Z as a to z. No other letter has another case: ``É`` is
+            not ``é``. This comes before ``recode`` and ``prefix``.
         recode: Texts that count as a level, or as missing (``"(missing)"``): other spellings, trailing blanks, markers.
         prefix: How many letters of a text count, where codes stand for others that begin alike: of ``E11.9`` the first
             three. Levels but ``other`` are then such beginnings; a longer text in ``recode`` is one value as a whole.
@@ -198,7 +203,7 @@ class Categorical(_Described):
 
     Raises:
         SchemaError: If the levels are not distinct, of mixed kinds or absent, ``other`` is none of them, or ``recode``
-            speaks of a level or for what is none.
+            speaks of a level or for what is none; with ``loose``, if two levels or spellings become the same.
 
     >>> smoke = Categorical("smoke", ["no", "yes"], missing=True)
     >>> smoke.size, smoke.labels
@@ -206,6 +211,8 @@ class Categorical(_Described):
     >>> smoke.encode(["yes", None, "no", "sometimes"]).tolist()
     [1, 2, 0, 2]
     >>> Categorical("sex", ["F", "M"], recode={"F ": "F", "female": "F"}).encode(["female", "M", "F "]).tolist()
+    [0, 1, 0]
+    >>> Categorical("sex", ["F", "M"], loose=True, recode={"female": "F"}).encode([" Female", "m", "f "]).tolist()
     [0, 1, 0]
     >>> Categorical("diagnosis", ["E11", "I10"], prefix=3, missing=True).encode(["I10.0", "E11.65", "E1"]).tolist()
     [1, 0, 2]
@@ -219,6 +226,7 @@ class Categorical(_Described):
     ordered: bool = False
     missing: bool = False
     other: Level | None = None
+    loose: bool = False
     recode: Mapping[str, str] | tuple[tuple[str, str], ...] = ()
     prefix: int | None = None
     confirmed: bool = True
@@ -226,7 +234,7 @@ class Categorical(_Described):
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        check_flags(self, "ordered", "missing", "confirmed")
+        check_flags(self, "ordered", "missing", "confirmed", "loose")
         levels = tuple(as_python(level) for level in listed(self.name, "levels", self.levels))
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "other", as_python(self.other))
@@ -240,8 +248,25 @@ class Categorical(_Described):
         if self.other is not None and not (self.other in levels and type(self.other) is type(levels[0])):
             raise self._error("other must be one of the levels; add it to them, or name another.")
         self._check_recode()
+        if self.loose:
+            self._check_loose()
         if self.prefix is not None:
             self._check_prefix(self.prefix)
+
+    def _check_loose(self) -> None:
+        if self.kind != "string":
+            raise self._error("loose goes with levels that are texts; leave it out, or state the levels as texts.")
+        seen: dict[str, str] = {}
+        for what, texts in (("level {}", self.levels), ("entry {} of recode", dict(self.recode))):
+            for position, text in enumerate(texts):
+                named = what.format(position + 1)
+                if (first := seen.setdefault(loosely(str(text)), named)) != named:
+                    raise self._error(
+                        f"{first} and {named} differ in case and blanks only, which do not count with loose = true; "
+                        "take one of them out."
+                    )
+        if self.missing and MISSING_LABEL in map(loosely, map(str, self.levels)):
+            raise self._error(f"{MISSING_LABEL!r} is how the missing cell is shown; rename the level that reads so.")
 
     def _check_prefix(self, prefix: object) -> None:
         if isinstance(prefix, bool) or not isinstance(prefix, int | np.integer) or not 1 <= prefix <= _MOST_LETTERS:
@@ -249,8 +274,8 @@ class Categorical(_Described):
         object.__setattr__(self, "prefix", int(prefix))
         if self.kind not in ("string", "open"):
             raise self._error("prefix goes with levels that are texts; write codes as texts, such as '01234'.")
-        for position, text in enumerate(self.levels):
-            if len(str(text)) > prefix and text != self.other:
+        for position, (level, text) in enumerate(zip(self.levels, self._compared.levels, strict=True)):
+            if len(str(text)) > prefix and level != self.other:
                 raise self._error(f"level {position + 1} is longer than prefix: no value counts as it.")
 
     def _check_recode(self) -> None:
@@ -271,6 +296,19 @@ class Categorical(_Described):
             if not isinstance(level, str) or level not in targets:
                 hint = "" if self.missing else f" ({MISSING_LABEL!r} needs missing = true)"
                 raise self._error(f"entry {position + 1} of recode must count as one of the levels{hint}.")
+
+    @property
+    def _compared(self) -> Categorical:
+        """The column with its texts as values are compared with them; itself, unless it is loose."""
+        if not self.loose:
+            return self
+        return replace(
+            self,
+            levels=tuple(loosely(str(level)) for level in self.levels),
+            other=None if self.other is None else loosely(str(self.other)),
+            recode={loosely(text): loosely(level) for text, level in dict(self.recode).items()},
+            loose=False,
+        )
 
     @property
     def spellings(self) -> dict[str, tuple[str, ...]]:
@@ -343,12 +381,18 @@ class Categorical(_Described):
 
     @property
     def _uncut(self) -> tuple[str, ...]:
-        """The texts of ``recode`` that are longer than ``prefix``: each stands for itself, before anything is cut."""
-        return tuple(text for text in dict(self.recode) if self.prefix is not None and len(text) > self.prefix)
+        """The texts of ``recode``, and ``other``, that are longer than ``prefix``: each stands for itself, uncut."""
+        texts = [*dict(self.recode), *([] if self.other is None else [str(self.other)])]
+        return tuple(text for text in texts if self.prefix is not None and len(text) > self.prefix)
 
     def _cut(self, text: str) -> str:
         """Return what counts of a text: its beginning, or all of it."""
         return text if text in self._uncut else text[: self.prefix]
+
+    def _reader(self) -> Callable[[str], str]:
+        """Return how a text is read before it is compared with those of :attr:`_compared`."""
+        like = self._compared
+        return (lambda text: like._cut(loosely(text))) if self.loose else like._cut
 
     @property
     def null_code(self) -> int:
@@ -362,15 +406,17 @@ class Categorical(_Described):
         return self._cells(distinct.tolist())[inverse]
 
     def _cells(self, values: Iterable[Any]) -> NDArray[np.int64]:
-        codes: dict[Any, int] = {**self.codes}
-        codes |= {text: codes.get(level, self.null_code) for text, level in dict(self.recode).items()}
+        like = self._compared
+        codes: dict[Any, int] = {**like.codes}
+        codes |= {text: codes.get(level, self.null_code) for text, level in dict(like.recode).items()}
         null, other = self.null_code, self.other_code
         read: Callable[[Any], Any] = as_text if self.kind == "string" else as_real
-        if self.prefix is not None:
+        if self.prefix is not None or self.loose:
+            as_compared = self._reader()
 
             def read(value: Any) -> str | None:
                 text = as_text(value)
-                return None if text is None else self._cut(text)
+                return None if text is None else as_compared(text)
 
         def cell(value: Any) -> int:
             # Equal numbers hash alike across int, float, Decimal and Fraction: one lookup is the docstring's rule.
@@ -728,8 +774,8 @@ Spec = dict[str, Any]
 
 _COMMON = ("type", "missing", "confirmed")
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "categorical": (*_COMMON, "levels", "other", "recode", "prefix"),
-    "ordinal": (*_COMMON, "levels", "other", "recode", "prefix"),
+    "categorical": (*_COMMON, "levels", "other", "loose", "recode", "prefix"),
+    "ordinal": (*_COMMON, "levels", "other", "loose", "recode", "prefix"),
     "boolean": (*_COMMON, "other"),
     "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill", "from", "unit"),
     "date": (*_COMMON, "lower", "upper", "bins", "edges", "format", "fill"),
@@ -802,6 +848,8 @@ def spec_of_column(column: Column) -> Spec:
             spec = {"type": "ordinal" if column.ordered else "categorical", "levels": list(column.levels)}
         if column.other is not None:
             spec["other"] = column.other
+        if column.loose:
+            spec["loose"] = True
         if column.recode:
             spec["recode"] = dict(column.recode)
         if column.prefix is not None:

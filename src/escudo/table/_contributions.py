@@ -145,7 +145,7 @@ def _ranks(column: Column) -> NDArray[np.int64]:
         return np.arange(column.size)
     assert isinstance(column, Categorical)
     text = column.kind == "string"
-    levels = [str(level).encode() if text else int(level) for level in column.levels]
+    levels = [str(level).encode() if text else int(level) for level in column._compared.levels]
     order = sorted(range(len(levels)), key=levels.__getitem__)
     if column.missing:
         order = [len(levels), *order] if text else [*order, len(levels)]

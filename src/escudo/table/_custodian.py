@@ -13,7 +13,7 @@ import datetime as dt
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -54,7 +54,7 @@ from escudo.table._text_files import (
     seeming,
     stated_texts,
 )
-from escudo.table._values import ISO, as_dates, as_python, is_null
+from escudo.table._values import ISO, as_dates, as_python, is_null, loosely
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
@@ -162,7 +162,8 @@ def draft(
     rounded outward and 20 bins. Text with more than 200 levels stays open. Identifiers, dates, mixed columns, columns
     that number the rows, and what seems to be names, e-mail addresses, telephone and national numbers or free text are
     left out, and a note says why. What means "no value" (NA, ?, a blank) is missing, so are few words among many
-    numbers of a text file, and spellings that differ in case or in blanks only are recoded to one of them.
+    numbers of a text file, and of spellings that differ in case or in blanks only one stands for all: the column is
+    read loosely, or, where letters beyond A to Z or other blanks make the difference, the others are recoded to it.
 
     How a CSV or TSV file is written is recognised, said in a note and stated in the schema, by which the file is read
     from then on. Notes also say how many of its lines have too few or too many fields, and which name comes twice.
@@ -493,10 +494,15 @@ def _draft_categorical(
     if stored == "string":
         levels, recode = _one_spelling(levels)
         recode |= {text: MISSING_LABEL for text in read if is_marker(text)}
+    known = {*map(loosely, levels)} if recode else set()
+    once = {like: pair for pair in sorted(recode.items(), reverse=True) if (like := loosely(pair[0])) not in known}
+    if loose := len(once) < len(recode):
+        recode = dict(once.values())
+        note += "; loose: some of them are written in other case or with blanks"
     if recode:
-        note += "; recode: what differs in case or blanks only, and what means that there is no value"
+        note += "; recode: other spellings, and what means that there is no value"
     try:
-        return replace(opened, levels=in_order(levels), recode=recode, note=note)
+        return replace(opened, levels=in_order(levels), recode=recode, loose=loose, note=note)
     except SchemaError:  # a level no schema can hold, such as a number beyond 2^53
         return opened
 
@@ -902,7 +908,7 @@ def _check_column(
     if storage_of(dtype) == "object":
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
-        return _check_levels(frame, column, rows)
+        return _check_distinct(frame, column, rows) if column.loose else _check_levels(frame, column, rows)
     if column.date is not None:
         frame = Source(engine="", frame=frame.select(nw.col(column.name)).collect()).lazy({column.name: column})
     return _check_bounds(frame, column, rows)
@@ -932,7 +938,7 @@ def _checked(column: Column, rows: int, missing: int, outside: int, fractional: 
     return ColumnCheck(name=column.name, missing_allowed=column.missing, **found)
 
 
-def _unused(column: Categorical, found: set[Any]) -> tuple[Level, ...]:
+def _unused(column: Categorical, found: Collection[Any]) -> tuple[Level, ...]:
     return tuple(level for level in column.levels if level not in found and level != column.other)
 
 
@@ -946,19 +952,36 @@ def _check_bounds(frame: nw.LazyFrame[Any], column: Numeric, rows: int) -> Colum
     return _checked(column, rows, *_sums(frame, null, outside, *([fractional] if column.integer else [])))
 
 
+def _check_distinct(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> ColumnCheck:
+    """Check a column of texts by its distinct ones, each read by itself."""
+    value, count = nw.col(column.name).cast(nw.String), f"rows of {column.name}"
+    found = frame.select(value).group_by(column.name).agg(nw.len().alias(count)).collect()
+    return _tallied(column, zip(found[column.name].to_list(), found[count].to_list(), strict=True), rows)
+
+
+def _tallied(column: Categorical, counted: Iterable[tuple[Any, int]], rows: int) -> ColumnCheck:
+    """Check values, each with the number of rows that have it."""
+    like, read, tally = column._compared, column._reader(), dict[Any, int]()
+    recoded = {text: level if level in like.levels else None for text, level in dict(like.recode).items()}
+    for value, count in counted:
+        if is_null(value):
+            tally[None] = tally.get(None, 0) + count
+        elif getattr(value, "__hash__", None):
+            plain_value = read(value) if isinstance(value, str) else as_python(value)
+            level = recoded.get(plain_value, plain_value)
+            tally[level] = tally.get(level, 0) + count
+    missing, inside = tally.get(None, 0), sum(tally.get(level, 0) for level in like.levels)
+    stated = dict(zip(like.levels, column.levels, strict=True))
+    unused = tuple(stated[level] for level in _unused(like, tally))
+    return _checked(column, rows, missing, rows - missing - inside, unused=unused)
+
+
 def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> ColumnCheck:
     """Check a column of Python objects one by one: no engine can compare mixed kinds."""
     values = frame.select(nw.col(column.name)).collect()[column.name].to_list()
-    missing = sum(map(is_null, values))
     if isinstance(column, Categorical):
-        hashable = [as_python(value) for value in values if not is_null(value) and getattr(value, "__hash__", None)]
-        recoded = dict(column.recode)
-        hashable = [column._cut(value) if isinstance(value, str) else value for value in hashable]
-        hashable = [recoded.get(value, value) for value in hashable]
-        marked = hashable.count(MISSING_LABEL) if column.missing else 0
-        inside = sum(value in column.codes for value in hashable)
-        missing += marked
-        return _checked(column, rows, missing, rows - missing - inside, unused=_unused(column, set(hashable)))
+        return _tallied(column, ((value, 1) for value in values), rows)
+    missing = sum(map(is_null, values))
     numbers = column._read(values)
     inside = int(((numbers >= column.boundaries[0]) & (numbers <= column.boundaries[-1])).sum())
     fractional = int((np.isfinite(numbers) & (numbers != np.round(numbers))).sum()) if column.integer else 0

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from escudo.errors import SchemaError
 from escudo.table._columns import MISSING_LABEL, Categorical, Column, Numeric
+from escudo.table._values import loosely_in_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -118,15 +119,17 @@ def sortable(column: Column, dtype: DType) -> nw.Expr:
     if dtype not in (nw.Categorical, nw.Enum) or not isinstance(column, Categorical):
         return expression
     texts = expression.cast(nw.String)  # dictionary types sort by codes that differ between engines
-    return texts if column.missing else texts.fill_null(column.levels[column.null_code])
+    return texts if column.missing else texts.fill_null(column._compared.levels[column.null_code])
 
 
 def known_texts(column: Categorical) -> list[str]:
     """Return the texts that a column of text tells apart, in the order of their keys: levels, then other spellings.
 
-    The key after the last of them is that of any other text, and the one after that the key of a missing value.
+    They are as values are compared with them: in small letters and without blanks around them where it is loose. The
+    key after the last of them is that of any other text, and the one after that the key of a missing value.
     """
-    return [*map(str, column.levels), *dict(column.recode)]
+    like = column._compared
+    return [*map(str, like.levels), *dict(like.recode)]
 
 
 def cut_text(column: Categorical, text: nw.Expr) -> nw.Expr:
@@ -139,11 +142,13 @@ def text_key(column: Categorical, text: pl.Expr) -> pl.Expr:
     """Return the keys of a column of text in polars, of whatever type its texts are."""
     import polars as pl
 
-    texts = known_texts(column)
+    texts, uncut = known_texts(column), column._compared._uncut
+    if column.loose:
+        text = loosely_in_polars(text.cast(pl.String))
     if column.prefix is not None:
         text = text.cast(pl.String)
         cut = text.str.slice(0, column.prefix)
-        text = pl.when(text.is_in(column._uncut)).then(text).otherwise(cut) if column._uncut else cut
+        text = pl.when(text.is_in(uncut)).then(text).otherwise(cut) if uncut else cut
     kind = pl.UInt8 if len(texts) < 2**8 - 1 else pl.UInt16 if len(texts) < 2**16 - 1 else pl.UInt32
     other, null = (pl.lit(len(texts) + step, dtype=kind) for step in (0, 1))
     key = text.cast(pl.Enum(texts), strict=False).to_physical().cast(kind).fill_null(other)
@@ -217,6 +222,7 @@ def number(name: str, dtype: DType) -> nw.Expr:
 
 
 def _level(column: Categorical, dtype: DType) -> nw.Expr:
+    column = column._compared  # a loose column's texts come as they are compared
     value, levels, unknown = _comparable(column, dtype)
     if dtype.is_integer() and _consecutive(levels):
         known = value.is_between(min(levels), max(levels))  # much faster than looking each value up

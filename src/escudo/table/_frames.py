@@ -29,7 +29,7 @@ from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._encode import Holds, check_holds, holds, known_texts, number, text_key
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
-from escudo.table._values import as_dates, as_text, encodable
+from escudo.table._values import as_dates, as_text, encodable, loosely_in_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -93,7 +93,8 @@ class Source:
         """Return the named columns as a lazy frame of polars or of a database.
 
         In polars a person id that is text comes as the person's key; there and in DuckDB a categorical column of text
-        comes as keys (:func:`~escudo.table._encode.known_texts`).
+        comes as keys (:func:`~escudo.table._encode.known_texts`). In other databases a loose one comes as it is
+        compared.
 
         Args:
             columns: The schema's column for each name; None for the person id.
@@ -316,10 +317,10 @@ def _key_in_duckdb(column: Categorical, quoted: str) -> str | None:
     def listed(several: Iterable[str]) -> str:
         return ", ".join("'" + text.replace("'", "''") + "'" for text in several)
 
-    text = f"CAST({quoted} AS VARCHAR)"
+    text = loosely_in_sql(quoted) if column.loose else f"CAST({quoted} AS VARCHAR)"
     if column.prefix is not None:
-        cut = f"substr({text}, 1, {column.prefix})"
-        text = f"CASE WHEN {text} IN ({listed(column._uncut)}) THEN {text} ELSE {cut} END" if column._uncut else cut
+        cut, uncut = f"substr({text}, 1, {column.prefix})", column._compared._uncut
+        text = f"CASE WHEN {text} IN ({listed(uncut)}) THEN {text} ELSE {cut} END" if uncut else cut
     key = f"coalesce(enum_code(TRY_CAST({text} AS ENUM({listed(texts)}))), {len(texts)})"
     if column.null_code != column.other_code:
         key = f"CASE WHEN {quoted} IS NULL THEN {len(texts) + 1} ELSE {key} END"
@@ -364,6 +365,8 @@ def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None])
                 isinstance(column, Categorical) and column.kind == "string" and (key := _key_in_duckdb(column, quoted))
             ):
                 listed.append(f"{key} AS {quoted}")
+            elif isinstance(column, Categorical) and column.loose:
+                listed.append(f'{loosely_in_sql(quoted)} COLLATE "C" AS {quoted}')
             else:
                 listed.append(f'{quoted} COLLATE "C" AS {quoted}' if dtype == nw.String else quoted)
         native = native.select(", ".join(listed))
@@ -396,7 +399,10 @@ def _exact_on_ibis(table: Any, columns: Mapping[str, Column | None]) -> Any:
         quoted = '"' + name.replace('"', '""') + '"'
         expression, schema[name] = quoted, dtype
         if dtype.is_string():
-            expression, schema[name] = f'CAST({quoted} AS text) COLLATE "C"', "string"
+            column = columns[name]
+            loose = isinstance(column, Categorical) and column.loose
+            plain = loosely_in_sql(quoted) if loose else f"CAST({quoted} AS text)"
+            expression, schema[name] = f'{plain} COLLATE "C"', "string"
         elif (dtype.is_date() or dtype.is_timestamp()) and backend.name in _EXACT_ON_IBIS:
             zoned = f"timezone('UTC', {quoted})" if getattr(dtype, "timezone", None) else quoted
             expression, schema[name] = _DAYS[backend.name].format(zoned), "int64"

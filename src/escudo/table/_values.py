@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,6 +96,33 @@ def as_text(value: Any) -> str | None:
         return str.__getitem__(value, slice(None)) if isinstance(value, str) else None
     except Exception:  # an object that does not even say what it is
         return None
+
+
+BLANKS = " \t\n\r\f\v"
+"""What counts as blank around a text that is read loosely."""
+_TO_SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def loosely(text: str) -> str:
+    r"""Return a text without blanks around it and with small letters for the capitals A to Z, and for no others.
+
+    What other letters are in small ones depends on language, Unicode's version and engine; these do not.
+
+    >>> loosely(" FeMale\t"), loosely("STRASSE"), loosely("Straße"), loosely("É")
+    ('female', 'strasse', 'straße', 'É')
+    """
+    return text.strip(BLANKS).translate(_TO_SMALL)
+
+
+def loosely_in_polars(text: pl.Expr) -> pl.Expr:
+    """Return texts as :func:`loosely` does, in polars."""
+    return text.str.strip_chars(BLANKS).str.replace_many(list(ascii_uppercase), list(ascii_lowercase))
+
+
+def loosely_in_sql(text: str) -> str:
+    """Return the SQL of :func:`loosely`, for DuckDB and PostgreSQL; of what is no text already, as well."""
+    blanks = " || ".join(f"chr({ord(blank)})" for blank in BLANKS)
+    return f"translate(trim(CAST({text} AS text), {blanks}), '{ascii_uppercase}', '{ascii_lowercase}')"
 
 
 def as_float(value: Any) -> float:

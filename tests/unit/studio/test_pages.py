@@ -28,7 +28,7 @@ VISITS: dict[str, Any] = {
     "discharge": {"type": "date", "lower": "2020-01-01", "upper": "2022-12-31", "bins": 8},
     "stay": {"type": "numeric", "lower": 0, "upper": 400, "bins": 8, "from": "discharge - admission", "unit": "days"},
     "code": {"type": "categorical", "levels": ["A0", "B1", "other"], "other": "other", "prefix": 5},
-    "smoker": {"type": "categorical", "levels": ["no", "yes"], "recode": {"nein": "no"}},
+    "smoker": {"type": "categorical", "levels": ["no", "yes"], "loose": True, "recode": {"nein": "no"}},
 }
 
 
@@ -131,10 +131,11 @@ def form_of(page: str, name: str) -> dict[str, str]:
 
 
 def test_a_form_that_is_saved_untouched_changes_nothing(visits: tuple[Studio, TestClient]) -> None:
-    """Bins that a release chooses stay its to choose; edges, differences, fills and prefixes are not lost."""
+    """Bins that a release chooses stay its to choose; edges, differences, fills, prefixes, loose ones are not lost."""
     studio, client = visits
     page = client.get("/table").text
     assert "bins chosen by the release" in page
+    assert "2 levels, whatever the case and the blanks around them: no, yes" in page
     for name in VISITS:
         assert client.post("/table/column", data=form_of(page, name)).status_code == 200
     schema = studio.case.schema()
@@ -155,6 +156,7 @@ def test_what_is_changed_in_a_form_is_kept(visits: tuple[Studio, TestClient]) ->
     assert kept["income"]["bins"] == 12
     assert (kept["dose"]["upper"], kept["dose"]["bins"]) == (200, "private")
     assert kept["smoker"]["recode"] == {"oui": "yes"}
+    assert kept["smoker"]["loose"]
     assert "code" not in kept
     assert (schema.person_id, schema.max_rows_per_person) == ("who", 3)
     refused = client.post("/table/column", data=form_of(page, "income") | {"upper": "-1"})

@@ -9,10 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from escudo.errors import InputError, RefusedError, SchemaError
-from escudo.table import Categorical, Numeric
+from escudo.table import Categorical, Numeric, PrivateTable, Schema
 
 NAN = math.nan
 
@@ -339,6 +340,15 @@ def test_with_a_prefix_a_longer_spelling_is_one_value_and_the_other_level_has_an
     )
     values = ["E11.9", "not known", "not", "U071", "U0712", "anything else", "k", "kk", None]
     assert column.encode(values).tolist() == [0, 3, 2, 0, 1, 2, 1, 2, 3]
+
+
+def test_the_other_level_is_itself_also_where_it_begins_like_another():
+    """In pandas and Dask texts that are no level had been read a second time, and were that other one."""
+    column = Categorical("icd", ["E11", "E11 and others"], prefix=3, other="E11 and others")
+    values = ["Z99", "E11.9", "E11 and others", "E11 and other"]
+    assert column.encode(values).tolist() == [1, 0, 1, 0]
+    for frame in (pl.DataFrame({"icd": values}), pd.DataFrame({"icd": pd.Series(values, dtype=object)})):
+        assert PrivateTable(frame, Schema((column,))).counts("icd").tolist() == [2, 2]
 
 
 @pytest.mark.parametrize(
