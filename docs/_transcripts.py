@@ -40,6 +40,7 @@ SESSION: list[tuple[str, int]] = [  # what is typed, and how it ends
     ("run monthly.toml --plan --force", 0),
     ("forecast visits.toml --graph clinic.dot --rows 2000 --epsilon 1 --delta 1e-6 --error 0.01", 0),
     ("sample release/model --rows 3 --do smoke=yes --seed 1", 0),
+    ("what-if release/model smoke lung=yes --compare no,yes --confidence 0.95", 0),
     ("evaluate visits.csv test.csv --release release --target lung --seed 1 --jobs 1", 0),
     (
         f"attack {TABLE} --graph clinic.dot --epsilon 1 --targets 1 --shadows 4 --trials 4 --seed 1 --jobs 1",

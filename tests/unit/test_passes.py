@@ -114,7 +114,7 @@ NEXT = ("visits.treat@prev", "visits.severity")
 LINKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], int]] = {
     "a release": (escudo.synthesize, (CLINIC.graph,), BUDGET, 1),
     "a graph": (escudo.discover, (), BUDGET, 1),
-    "a graph to be found first": (escudo.synthesize, ("discover",), BUDGET, 2),
+    "a graph to be found first": (escudo.synthesize, (None,), BUDGET | {"discover": True}, 2),
     "an effect": (escudo.effect_of, NEXT, BUDGET | {"graph": CLINIC.graph, "outcome_level": "severe"}, 1),
 }
 

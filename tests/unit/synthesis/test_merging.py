@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -106,16 +107,17 @@ def test_the_plan_is_the_same_with_and_without_an_order() -> None:
 def test_the_noise_of_merged_tables_is_the_noise_that_was_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """About 20,000 cells: noise of two thirds or three halves would be off by a hundred deviations."""
     seen: list[np.ndarray] = []
-    measure = Unit.measure
+    measure_each = Unit.measure_each
 
-    def watched(self: Unit, columns: Any, counts: Any, purse: Any, *, whole: bool = False) -> NoisyTable:
-        noisy = measure(self, columns, counts, purse, whole=whole)
-        if len(columns) > 1:
-            assert counts.shape[0] < LEVELS
-            seen.append((noisy.counts - counts).ravel() / self.event.scale)
-        return noisy
+    def watched(self: Unit, tables: Sequence[tuple[Any, Any, bool]], purse: Any) -> list[NoisyTable]:
+        found = measure_each(self, tables, purse)
+        for (columns, counts, _), noisy in zip(tables, found, strict=True):
+            if len(columns) > 1:
+                assert counts.shape[0] < LEVELS
+                seen.append((noisy.counts - counts).ravel() / self.event.scale)
+        return found
 
-    monkeypatch.setattr(Unit, "measure", watched)
+    monkeypatch.setattr(Unit, "measure_each", watched)
     schema = schema_of("ordinal")
     prepared = prepare(schema, None, **BUDGET)
     for seed in range(4):
