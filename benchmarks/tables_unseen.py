@@ -309,6 +309,63 @@ def conditions(rng: np.random.Generator) -> Table:
     return coded({"age": age, "frail": (frail, 2), **{f"code {i}": (has[:, i], 2) for i in range(40)}})
 
 
+def ward(rng: np.random.Generator) -> Table:
+    """Visits to a clinic: 300 codes, few of which are common, and the ward, the stay and the rest that go with them."""
+    rows, share = 4_000, np.arange(1, 301) ** -1.1
+    code = rng.choice(300, rows, p=share / share.sum())
+    place = np.where(rng.random(rows) < 0.85, rng.integers(0, 8, 300)[code], rng.integers(0, 8, rows))
+    age = np.clip(place // 2 + rng.integers(0, 5, rows), 0, 6)
+    urgent = rng.random(rows) < np.array([0.1, 0.2, 0.8, 0.3, 0.6, 0.1, 0.9, 0.4])[place]
+    stay = np.clip(rng.poisson(0.5 + 0.5 * age + 1.5 * urgent), 0, 5)
+    result = np.where(rng.random(rows) < 0.6, np.minimum(stay // 2 + urgent, 3), rng.integers(0, 4, rows))
+    return coded({
+        "code": (code, 300), "ward": (place, 8), "age": (age, 7), "urgent": (urgent, 2), "stay": (stay, 6),
+        "result": (result, 4), "sex": (rng.integers(0, 2, rows), 2),
+    })  # fmt: skip
+
+
+def survey(rng: np.random.Generator) -> Table:
+    """Answers from 900 municipalities, each in one of 12 regions, that hang on the region and on each other."""
+    rows, share = 20_000, rng.lognormal(sigma=1.2, size=900)
+    place = rng.choice(900, rows, p=share / share.sum())
+    region = (np.arange(900) // 75)[place]
+    town = np.minimum(np.argsort(np.argsort(share)) // 225, 3)[place]
+    school = np.clip(town + rng.integers(-1, 3, rows), 0, 4)
+    lean = np.clip(np.rint(region / 3 + school / 2 + rng.normal(scale=1.0, size=rows)), 0, 6)
+    return coded({
+        "municipality": (place, 900), "region": (region, 12), "town": (town, 4), "school": (school, 5),
+        "lean": (lean, 7), "vote": (np.where(rng.random(rows) < 0.8, lean // 2, rng.integers(0, 4, rows)), 4),
+        "trust": (np.clip(4 - school + rng.integers(-1, 2, rows), 0, 4), 5),
+        "works": (rng.random(rows) < 0.3 + 0.12 * school, 2), "owns": (rng.random(rows) < 0.75 - 0.15 * town, 2),
+    })  # fmt: skip
+
+
+def counter(rng: np.random.Generator) -> Table:
+    """Sales of 150 goods of ten kinds, at prices that hang on the kind."""
+    rows, share = 5_000, np.arange(1, 151) ** -0.8
+    goods = rng.permutation(150)[rng.choice(150, rows, p=share / share.sum())]
+    kind = goods % 10
+    hour = np.clip(np.rint(rng.normal(4 + kind % 3, 2, rows)), 0, 9)
+    return coded({
+        "goods": (goods, 150), "kind": (kind, 10), "price": (np.clip(kind // 2 + rng.integers(0, 3, rows), 0, 6), 7),
+        "hour": (hour, 10), "card": (rng.random(rows) < 0.2 + 0.06 * kind, 2),
+        "member": (rng.random(rows) < np.where(hour < 5, 0.6, 0.2), 2),
+        "pieces": (np.minimum(rng.geometric(0.3 + 0.05 * kind), 5) - 1, 5),
+    })  # fmt: skip
+
+
+def applicants(rng: np.random.Generator) -> Table:
+    """People with one of 400 trades and one of 250 places of birth, and eight short answers of four kinds of them."""
+    rows = 2_500
+    kind = rng.choice(4, rows, p=(0.4, 0.3, 0.2, 0.1))
+    trade, born = (kind * 100 + rng.integers(0, 100, rows)) % 400, rng.integers(0, 250, rows)
+    given = {}
+    for i, size in enumerate((2, 2, 3, 3, 4, 4, 5, 5)):
+        law = rng.dirichlet(np.full(size, 0.5), size=4)
+        given[f"answer {i}"] = ((rng.random(rows)[:, None] > law.cumsum(axis=1)[kind][:, :-1]).sum(axis=1), size)
+    return coded({"trade": (trade, 400), "born": (born, 250), **given})
+
+
 TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "voters": voters,
     "odd": odd,
@@ -325,6 +382,10 @@ TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "shop": shop,
     "answers": answers,
     "conditions": conditions,
+    "ward": ward,
+    "survey": survey,
+    "counter": counter,
+    "applicants": applicants,
 }
 PEERS = ("voters", "odd", "affairs", "doctors", "classes")
 """The tables that peers are run on."""
