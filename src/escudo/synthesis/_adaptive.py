@@ -57,10 +57,17 @@ they were, as they ask for no number of cells.
 
 **Single columns** are always measured. Where columns have few levels, pairs of them count them as well, so that single
 columns get little of the budget; where they have many (:func:`largeness`), up to 15 % of it, and so many of the units
-that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget; where it is
-above 10 % even so, as many as bring it there, or all: who does not know the columns learns nothing from pairs. Where
-pairs are released without their columns, these get as many units as help them more than they would help pairs
-(``_balance``).
+that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no more than 30 % of the budget; where their
+median error is above 10 % even so, as many as bring it there, or all: who does not know the columns learns nothing from
+pairs. Their mean would not do, as one column of very many levels that no units tell would keep all others from being
+learnt. Where pairs are released without their columns, these get as many units as help them more than they would help
+pairs (``_balance``).
+
+**Columns that stay unknown.** Where tables are released whole, no pair is offered, but for those of a graph, with a
+column of whose rows more than half are below its noise, :math:`\sum_{levels} \min(σ, \hat n\, \hat p) > \hat n/2`,
+or groups of levels (above).
+The cells of its pairs hold a row or none, which is far from whatever a model says, so that these would be picked
+first; and their noise would be all that they say. By how much a column is known is public by then.
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan.
 
@@ -83,10 +90,11 @@ from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
 from escudo.synthesis._balance import Needed, columns_first, counted, error_of
-from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, margins_of
+from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, margins_of, sums_of
 from escudo.synthesis._laws import Conditional, Floats, draw
 from escudo.synthesis._merging import Merged, merge
 from escudo.synthesis._residuals import Unit
+from escudo.synthesis._shares import likely_margins
 from escudo.table import CountSensitivity, PrivateTable, Schema, add_pairs, count_sensitivity, level_places
 
 UNITS_PER_COLUMN, RESIDUALS_PER_COLUMN = 9, 18
@@ -102,6 +110,7 @@ _PICKS = 0.2  # over √x
 _MANY_ROWS, _WITH_FAINT = 0.004, 128  # y from which on faint picks are used, and how many picks there are with them
 _TRIPLES, _FULL, _SMALL = 0.003, 0.02, 64  # x, and cells: for each row, or in any case
 _ONE_WAY_ERROR, _NO_MORE = 0.006, 0.1  # of single columns: enough, and too much for anything else to be measured
+_UNKNOWN = 0.5  # of the rows, below the noise of their levels: nothing is learnt of how such a column goes with others
 _NONES = 3
 _NONE = 0.5  # of what the largest of so many noises adds
 _BATCH = 0.25  # picks for each column, before everything is fitted again
@@ -176,8 +185,9 @@ class Adaptive:
         scale, given = dict(scales), list[str]()
         while len(given) < self.units and scale:
             errors = [noise * sizes[name] for name, noise in scale.items()]
-            enough = _ONE_WAY_ERROR if len(given) < most else _NO_MORE
-            if math.sqrt(2 / math.pi) * float(np.mean(errors)) / 2 <= enough * rows:
+            first = len(given) < most
+            error, enough = (np.mean(errors), _ONE_WAY_ERROR) if first else (np.median(errors), _NO_MORE)
+            if math.sqrt(2 / math.pi) * float(error) / 2 <= enough * rows:
                 break
             given.append(max(scale, key=lambda name: _need(sizes[name], scale[name])))
             scale[given[-1]] = (scale[given[-1]] ** -2.0 + self.unit.scale**-2.0) ** -0.5
@@ -246,6 +256,7 @@ class Adaptive:
         run = _Run(self, exact, fits, purse, advance, tables, wider)
         run.measure_columns()
         run.merge()
+        run.leave_out_unknown()
         run.pick()
         run.use_up()
         return list(run.tables.values()), run.picked, run.fits
@@ -306,6 +317,19 @@ class _Run:
         units = max(self.left // self.used_picks(), 1)
         self.fits = self.fits.merging(list(self.tables.values()), self.terms.unit.scale / math.sqrt(units))
         self.exact.merge(self.fits.merged)
+
+    def leave_out_unknown(self) -> None:
+        """Offer no pair with a column that is not known, but for those that are measured anyway."""
+        if self.terms.unit.inner:
+            return
+        sums, noise = sums_of(list(self.tables.values()), {})
+        held, merged = likely_margins(sums, noise, self.fits.total), self.fits.merged
+        unknown = set[str]()
+        for name in sums:
+            loud = np.sqrt(merge((name,), noise[name] ** 2, merged))
+            if np.minimum(loud, merge((name,), held[name], merged)).sum() > _UNKNOWN * self.fits.total:
+                unknown.add(name)
+        self.candidates = [each for each in self.candidates if each in self.tables or unknown.isdisjoint(each)]
 
     def used_picks(self) -> int:
         """Return how many picks are used at most."""

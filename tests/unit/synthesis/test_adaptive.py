@@ -116,6 +116,41 @@ def test_where_columns_are_hardly_known_nothing_else_is_measured() -> None:
         assert any(len(columns) > 1 for columns in measured) == (most == 1)
 
 
+@pytest.mark.parametrize("edges", [[], [("place", "a")]])
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_a_column_that_cannot_be_learnt_does_not_keep_others_from_being_learnt(
+    epsilon: float, edges: list[tuple[str, str]]
+) -> None:
+    """A place of 800 levels has two rows for each; pairs of the others are measured, and of it what is stated."""
+    rng = np.random.default_rng(0)
+    place, kind = rng.integers(0, 800, 1_600), rng.integers(0, 3, 800)
+    columns = {name: (kind[place] + (rng.random(1_600) < 0.1)) % 3 for name in NAMES} | {"place": place}
+    schema = Schema.from_dict(
+        {name: [str(level) for level in range(800 if name == "place" else 3)] for name in columns}
+    )
+    table = PrivateTable(pl.DataFrame(columns).cast(pl.String), schema, relation="add_remove")
+    graph = CausalGraph.from_edges(edges, list(schema.names)) if edges else None
+    model = synthesize(table, graph, seed=1, epsilon=epsilon, delta=1e-6)
+    several = [set(each["columns"]) for each in model.details["tables"] if len(each["columns"]) > 1]
+    assert [columns for columns in several if "place" in columns] == [set(edge) for edge in edges]
+    assert len(several) >= 5 + len(edges)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_of_a_column_of_many_levels_that_is_known_pairs_are_measured(ordered: bool) -> None:
+    """Of 400 levels 20 have nearly all of the rows; or all have ten rows each, and neighbours are counted together."""
+    rng = np.random.default_rng(0)
+    common = rng.random(4_000) < (0.0 if ordered else 0.95)
+    place = np.where(common, rng.integers(0, 20, 4_000), rng.integers(0, 400, 4_000))
+    columns = {name: (place // 134 if ordered else place % 3) for name in NAMES}
+    levels = [str(level) for level in range(400)]
+    spec = {"type": "ordinal" if ordered else "categorical", "levels": levels}
+    schema = Schema.from_dict({**{name: levels[:3] for name in NAMES}, "place": spec})
+    table = PrivateTable(pl.DataFrame(columns | {"place": place}).cast(pl.String), schema, relation="add_remove")
+    measured = synthesize(table, None, seed=1, **BUDGET).details["tables"]
+    assert any("place" in each["columns"] for each in measured if len(each["columns"]) > 1)
+
+
 def test_small_shares_come_out_right_on_average(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over fifty releases the mean share of every level is within a quarter of the noise stated for a cell."""
     monkeypatch.setattr(_adaptive, "_SIMULATED", 2**12)
