@@ -122,7 +122,7 @@ settled. Pairs before and after, four seeds: *ward* at ε = 0.1 and 0.3 25.7 and
 *survey* 20.3 and 16.1 (± 0.1), 13.4 and 12.5 (± 0.1); *applicants* 28.1 and 27.8, 25.7 and 22.5 (± 0.2), at 1 and 3
 24.4 and 19.3 (± 0.1), 17.0 and 16.5 (± 0.2); *counter* at 0.1 24.4 and 24.1, but at 0.3 **16.0 and 16.9** (± 0.2),
 triples 30.5 and 34.1 (± 0.4): its goods, of whose rows two thirds are below the noise, say what kind they are of
-without exception, and are left out. Pairs of columns of fewer than a hundred levels are 5 to 68 % better wherever
+without exception, and are left out. Pairs of columns of fewer than a hundred levels are 4 to 70 % better wherever
 anything moved but in *applicants* at 0.1 (2 ± 2). Single columns are up to 12 % worse, as the one of many levels gets
 less (*ward* at 0.3: 4.9 and 5.5). At ε = 1 and 3 all but *applicants* are as before.
 
