@@ -174,7 +174,9 @@ def _public_records(asked: DirectionOptions, schema: Schema) -> dict[str, Any]:
     assert asked.x is not None
     assert asked.y is not None
     pair, named = [asked.x, asked.y], {"train": asked.train, "test": asked.test}
-    return {role: open_data(str(path), schema.select(pair)) for role, path in named.items() if path is not None}
+    sources = [name for column in map(schema.__getitem__, pair) for name in getattr(column, "derived", None) or ()]
+    known = schema.select(dict.fromkeys([*pair, *sources]))
+    return {role: open_data(str(path), known) for role, path in named.items() if path is not None}
 
 
 def _page(asked: DirectionOptions, found: Direction | Orientation, table: PrivateTable) -> str:
