@@ -138,8 +138,8 @@ def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER) -> A
         out.print(_history_table(rows))
         if any(", " in cost_text(row.event) for row in rows if row.kind == "spend"):
             out.print(
-                "A cost in several notions (ε of choices, ρ or μ of Gaussian noise) is not the ε that was asked for, which "
-                "may be less. 'escudo ledger show' says what all spends come to.",
+                "A cost in several notions (ε of choices, ρ or μ of Gaussian noise) is not the ε that was asked for, "
+                "which may be less. 'escudo ledger show' says what all spends come to.",
                 markup=False,
             )
 
