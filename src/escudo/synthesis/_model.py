@@ -275,7 +275,7 @@ class Model(ABC):
             if tried >= _MOST_DRAWN * rows + _LEAST_DRAWN:
                 raise ZeroProbabilityError(
                     f"Of {tried:,} rows that were drawn, {found:,} hold the rules of the schema and the bounds of what "
-                    "is derived. Either what is set or observed hardly goes with them: ask for something that they allow. "
+                    "is derived. Either what is set or observed hardly goes with them: ask for something they allow. "
                     "Or the model is mostly noise, which knows of neither: it takes more rows or a larger ε."
                 )
             # As many as are likely to do, but no more than fit beside each other.
