@@ -624,7 +624,7 @@ def test_rows_wider_than_the_screen_are_printed_below_each_other_and_whole(
 ) -> None:
     names = [f"column_{number:02}" for number in range(50)]
     frame = pl.DataFrame(dict.fromkeys(names, ["first value", "second value"] * 20))
-    schema = escudo.Schema.from_dict(dict.fromkeys(names, ["first value", "second value"]))
+    schema = escudo.Schema.from_dict({name: ["first value", "second value"] for name in names})
     escudo.synthesize(escudo.PrivateTable(frame, schema), None, epsilon=1.0, delta=1e-6, seed=1).save(tmp_path / "wide")
     monkeypatch.setenv("COLUMNS", "80")
     shown = run("sample", str(tmp_path / "wide"), "--rows", "3", "--seed", "1").stdout
