@@ -680,6 +680,8 @@ class ColumnCheck:
             found.append(f"{_percent(self.outside)} of the values are outside the schema and will be clamped or mapped")
         if self.missing and not self.missing_allowed:
             found.append(f"{_percent(self.missing)} are missing, and the schema gives them no cell (missing = true)")
+        if self.missing == 1.0 and self.missing_allowed:
+            found.append("all values are missing, or are none as the schema says how they are written")
         if self.fractional:
             found.append(f"{_percent(self.fractional)} are not whole numbers")
         if self.unused:
