@@ -345,7 +345,11 @@ class EffectOptions(TableOptions):
         ),
     ] = 0.0
     compare: Annotated[
-        str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")
+        str | None,
+        typer.Option(
+            metavar="CONTROL,TREATED",
+            help="The levels to compare; first and last by default, of bins a quarter in; numbers stand for theirs.",
+        ),
     ] = None
     confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95
     joint: Annotated[bool, flag("--joint", "Of several contrasts, hold all truths together that often.")] = False

@@ -25,7 +25,7 @@ def what_if(
         str | None,
         typer.Option(
             metavar="CONTROL,TREATED",
-            help="The values to compare; first and last by default. A number stands for its bin.",
+            help="The values to compare; first and last by default, of bins a quarter in; numbers stand for theirs.",
         ),
     ] = None,
     confidence: Annotated[
@@ -90,12 +90,13 @@ def _values(model: Model, treatment: str, compare: str | None, levels: tuple[str
     from escudo.synthesis import CausalModel, cell_of
     from escudo.table import Numeric
 
-    if compare is None:
-        return levels[0], levels[-1]
+    column = model.schema.columns[treatment]
+    if compare is None:  # the outermost bins are often empty, as for escudo effect
+        inwards = len(levels) // 4 if isinstance(column, Numeric) and len(levels) > 3 else 0
+        return levels[inwards], levels[-1 - inwards]
     control, *treated = (part.strip() for part in compare.split(","))
     if len(treated) != 1:
         raise InputError(f"--compare takes two values, CONTROL,TREATED; got {compare!r}.")
-    column = model.schema.columns[treatment]
     if not isinstance(model, CausalModel) or not isinstance(column, Numeric):
         return control, treated[0]
     first, second = (levels[cell_of(column, "--compare", value)] for value in (control, treated[0]))

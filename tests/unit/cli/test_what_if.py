@@ -88,6 +88,8 @@ def test_a_number_is_compared_by_its_bin_and_a_missing_value_is_no_outcome_to_as
     told = json.loads(run(str(tmp_path / "model"), "a", "b", "--compare", "7.2, 1", "--json").stdout)
     assert (told["control"], told["treated"], told["level"]) == ("[7, 8)", "[1, 2)", "low")
     assert told["range"][0] == told["range"][1] > 0.8
+    usual = json.loads(run(str(tmp_path / "model"), "a", "b", "--json").stdout)
+    assert (usual["control"], usual["treated"]) == ("[2, 3)", "[7, 8)")  # as escudo effect compares
     with pytest.raises(EscudoError, match="takes numbers from 0 to 10; got '11'"):
         run(str(tmp_path / "model"), "a", "b", "--compare", "1,11")
 
