@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import polars as pl
+import pytest
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -28,6 +32,31 @@ def test_every_command_in_the_readme_exists() -> None:
     commands = get_command(app).commands
     for words in re.findall(r"`escudo ([a-z-]+)", README):
         assert words in commands, words
+
+
+def test_questions_of_the_readme_are_answered_as_they_are_typed_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from escudo.causal import asia
+    from escudo.cli import app
+    from escudo.table import Schema
+
+    monkeypatch.chdir(tmp_path)
+    clinic = asia()
+    clinic.sample_frame(400, rng=np.random.default_rng(1)).write_csv("visits.csv")
+    clinic.graph.write("clinic.dot")
+    Schema.from_dict({name: list(clinic.levels[name]) for name in clinic.nodes}).write("visits.toml")
+    number = {"type": "numeric", "lower": 0, "upper": 1}
+    Schema.from_dict({"altitude": number, "temperature": number}).write("stations.toml")
+    rows = np.random.default_rng(1).random((400, 2))
+    pl.DataFrame(rows, schema=["altitude", "temperature"]).write_csv("stations.csv")
+    typed = re.findall(r"`escudo ((?:forecast|discover|direction|effect|graph) [^`]+)`", README)
+    assert len(typed) >= 6
+    for words in typed:
+        found = CliRunner().invoke(app, words.split())
+        assert found.exit_code == 0, (words, found.exception)
 
 
 def test_the_makefile_has_the_two_commands() -> None:

@@ -25,7 +25,7 @@ from escudo.cli import (
     _schema,
     _what_if,
 )
-from escudo.cli._console import report_bug, report_error, stopping_cleanly, warning_in_words
+from escudo.cli._console import misuse, report_bug, report_error, stopping_cleanly, warning_in_words
 from escudo.errors import EscudoError
 
 __all__ = ["app", "main"]
@@ -86,7 +86,8 @@ def main() -> None:
     as_json, debug = "--json" in sys.argv[1:], "--debug" in sys.argv[1:]
     try:
         with stopping_cleanly(), warning_in_words():
-            app(prog_name="escudo")
+            ended = app(prog_name="escudo", standalone_mode=debug or not as_json)
+        sys.exit(ended if isinstance(ended, int) else 0)  # with --json, an exit code is returned
     except EscudoError as error:
         if debug:
             raise
@@ -99,5 +100,9 @@ def main() -> None:
             sys.exit(141)  # nobody reads any more: as of programs that a closed pipe ends
         if debug or isinstance(error, SystemExit):
             raise
+        if isinstance(error, typer.Abort):  # nobody answered a question
+            sys.exit(1)
+        if (code := misuse(error)) is not None:
+            sys.exit(code)
         report_bug(error, as_json)
         sys.exit(1)

@@ -174,7 +174,9 @@ def _public_records(asked: DirectionOptions, schema: Schema) -> dict[str, Any]:
     assert asked.x is not None
     assert asked.y is not None
     pair, named = [asked.x, asked.y], {"train": asked.train, "test": asked.test}
-    return {role: open_data(str(path), schema.select(pair)) for role, path in named.items() if path is not None}
+    sources = [name for column in map(schema.__getitem__, pair) for name in getattr(column, "derived", None) or ()]
+    known = schema.select(dict.fromkeys([*pair, *sources]))
+    return {role: open_data(str(path), known) for role, path in named.items() if path is not None}
 
 
 def _page(asked: DirectionOptions, found: Direction | Orientation, table: PrivateTable) -> str:
@@ -343,7 +345,11 @@ class EffectOptions(TableOptions):
         ),
     ] = 0.0
     compare: Annotated[
-        str | None, typer.Option(metavar="CONTROL,TREATED", help="The levels to compare; first and last by default.")
+        str | None,
+        typer.Option(
+            metavar="CONTROL,TREATED",
+            help="The levels to compare; first and last by default, of bins a quarter in; numbers stand for theirs.",
+        ),
     ] = None
     confidence: Annotated[float, typer.Option(help="How often the interval should hold the truth.")] = 0.95
     joint: Annotated[bool, flag("--joint", "Of several contrasts, hold all truths together that often.")] = False

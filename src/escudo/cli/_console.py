@@ -291,6 +291,15 @@ def report_error(error: EscudoError, as_json: bool) -> None:
     _complain("Refused: " if refused else "Error: ", body, as_json)
 
 
+def misuse(error: BaseException) -> int | None:
+    """Print as JSON what is wrong with the words of a command and return its exit code; None if that is not it."""
+    said, code = getattr(error, "format_message", None), getattr(error, "exit_code", None)
+    if said is None or code is None:  # typer has its own copy of click so there is no one class
+        return None
+    _complain("", {"error": "UsageError", "message": said(), "exit_code": code}, as_json=True)
+    return int(code)
+
+
 def report_bug(error: BaseException, as_json: bool) -> None:
     """Say that escudo itself failed, naming the place in the code but no value: a message may hold private data."""
     place = "unknown place"

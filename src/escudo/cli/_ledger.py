@@ -131,7 +131,19 @@ def history(dataset: OneDataset = None, ledger: LedgerUrl = DEFAULT_LEDGER) -> A
     with Ledger(ledger) as book:
         rows = book.history(dataset)
     payload = {"ledger": book.name, "rows": [row.to_json() for row in rows]}
-    return Answer(payload, lambda out: out.print(_history_table(rows)))
+
+    def human(out: Console) -> None:
+        from escudo.privacy import cost_text
+
+        out.print(_history_table(rows))
+        if any(", " in cost_text(row.event) for row in rows if row.kind == "spend"):
+            out.print(
+                "A cost in several notions (ε of choices, ρ or μ of Gaussian noise) is not the ε that was asked for, "
+                "which may be less. 'escudo ledger show' says what all spends come to.",
+                markup=False,
+            )
+
+    return Answer(payload, human)
 
 
 @app.command(epilog="Example: escudo ledger verify --head 5e88...")

@@ -399,6 +399,9 @@ def forecast(asked: ForecastOptions) -> Answer:
     return Answer(payload, "\n".join(lines))
 
 
+_MOST_COLUMNS = 40  # of rows on a screen
+
+
 @command
 def sample(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder of a release.")],
@@ -479,16 +482,31 @@ def _print_tables(screen: Console, frames: Mapping[str, Any]) -> None:
 
 
 def _print_rows(screen: Console, frame: Any) -> None:
+    """Print rows as one table, or as several below each other where its columns are too many for the screen."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, dtype in frame.schema.items():
-        table.add_column(Text(name), justify="right" if dtype.is_numeric() else "left")
-    for row in frame.iter_rows():
-        table.add_row(*(Text(_shown(value)) for value in row))
-    screen.print(table)
+    names = frame.columns[:_MOST_COLUMNS]
+    cells = {name: [_shown(value) for value in frame[name]] for name in names}
+    blocks: list[list[str]] = []
+    room = 0
+    for name in names:
+        width = max(map(len, [name, *cells[name]])) + 3
+        if width > room:
+            blocks.append([])
+            room = screen.width + 3  # the last column has no blanks after it
+        blocks[-1].append(name)
+        room -= width
+    for block in blocks or [[]]:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for name in block:
+            table.add_column(Text(name), justify="right" if frame.schema[name].is_numeric() else "left")
+        for row in zip(*(cells[name] for name in block), strict=True):
+            table.add_row(*map(Text, row))
+        screen.print(table)
+    if left := frame.width - len(names):
+        screen.print(f"and {number_of(left, 'more column')}; --out writes all, --column NAME shows one.", markup=False)
 
 
 def _shown(value: object) -> str:

@@ -22,7 +22,11 @@ def what_if(
         str, typer.Argument(metavar="OUTCOME", help="The column that responds; COLUMN=LEVEL for a share.")
     ],
     compare: Annotated[
-        str | None, typer.Option(metavar="CONTROL,TREATED", help="The values to compare; first and last by default.")
+        str | None,
+        typer.Option(
+            metavar="CONTROL,TREATED",
+            help="The values to compare; first and last by default, of bins a quarter in; numbers stand for theirs.",
+        ),
     ] = None,
     confidence: Annotated[
         float | None,
@@ -42,6 +46,7 @@ def what_if(
     from escudo._files import mark_of
     from escudo.errors import InputError
     from escudo.synthesis import holds_linked, load
+    from escudo.table import MISSING_LABEL
 
     if holds_linked(model):
         raise InputError(
@@ -53,9 +58,9 @@ def what_if(
     name, _, level = outcome.partition("=")
     found = _asked(loaded, treatment, name, confidence)
     first = found.effects[0]
-    control, treated = _values(compare, first.levels)
+    control, treated = _values(loaded, treatment, compare, first.levels)
     if not level and first.means is None:
-        level = first.outcome_levels[-1]
+        level = [one for one in first.outcome_levels if one != MISSING_LABEL][-1]
     change = _change(found, control, treated, level)
     payload = {**found.to_json(), "control": control, "treated": treated, "level": level or None, **change}
     told = f"the share of {name} = {level}" if level else f"the mean of {name}"
@@ -79,15 +84,23 @@ def _asked(model: Model, treatment: str, outcome: str, confidence: float | None)
     return EffectRange(effects=(model.effect(treatment, outcome),), causes=(model.graph.parents(treatment),))
 
 
-def _values(compare: str | None, levels: tuple[str, ...]) -> tuple[str, str]:
+def _values(model: Model, treatment: str, compare: str | None, levels: tuple[str, ...]) -> tuple[str, str]:
+    """Return the two values to compare, as the model calls them: a number or a day is in one of its bins."""
     from escudo.errors import InputError
+    from escudo.synthesis import CausalModel, cell_of
+    from escudo.table import Numeric
 
-    if compare is None:
-        return levels[0], levels[-1]
+    column = model.schema.columns[treatment]
+    if compare is None:  # the outermost bins are often empty, as for escudo effect
+        inwards = len(levels) // 4 if isinstance(column, Numeric) and len(levels) > 3 else 0
+        return levels[inwards], levels[-1 - inwards]
     control, *treated = (part.strip() for part in compare.split(","))
     if len(treated) != 1:
         raise InputError(f"--compare takes two values, CONTROL,TREATED; got {compare!r}.")
-    return control, treated[0]
+    if not isinstance(model, CausalModel) or not isinstance(column, Numeric):
+        return control, treated[0]
+    first, second = (levels[cell_of(column, "--compare", value)] for value in (control, treated[0]))
+    return first, second
 
 
 def _change(found: EffectRange, control: str, treated: str, level: str) -> dict[str, Any]:

@@ -424,7 +424,7 @@ def outcome_weights(column: Categorical | Numeric, level: object, places: int) -
 
 
 def level_of(column: Categorical | Numeric, value: object, what: str) -> int:
-    """Return the cell of a level, given as itself or as it is shown; for a number, of any value within its bounds."""
+    """Return the cell of a level, given as itself or as shown; for a number or day, of any value within its bounds."""
     labels = column.labels[: column.size - column.missing]
     if isinstance(column, Categorical) and value in column.levels:
         return column.levels.index(value)
@@ -432,7 +432,7 @@ def level_of(column: Categorical | Numeric, value: object, what: str) -> int:
         return labels.index(str(value))
     if isinstance(column, Numeric):
         try:
-            number = float(str(value))
+            number = float(str(value)) if column.date is None else column.day(value)
         except ValueError:
             number = math.nan
         if column.bounds[0] <= number <= column.bounds[1]:

@@ -24,7 +24,7 @@ from escudo.causal import CausalGraph, as_graph
 from escudo.errors import GraphError, InputError, SchemaError
 from escudo.mechanisms import Purse
 from escudo.orientation._blocks import FEWEST_DISTINCT
-from escudo.orientation._direction import CANNOT_TELL, Direction, Score, check_options, scored_column
+from escudo.orientation._direction import CANNOT_TELL, Direction, Score, check_options, scored_column, with_sources
 from escudo.orientation._votes import VOTE_OPTIONS, Poll, poll_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Passes, Plan, plannable
 from escudo.table import PrivateTable, Schema
@@ -130,7 +130,7 @@ class EdgesQuestion:
         """Choose pairs, blocks and noise from public facts."""
         chosen = check_options("votes", self.options, VOTE_OPTIONS)
         pairs, notes = _pairs(self.graph, schema)
-        schema.select(dict.fromkeys(name for pair in pairs for name in pair)).require_confirmed()
+        with_sources(schema, (name for pair in pairs for name in pair)).require_confirmed()
         poll = poll_of(len(pairs), neighbours, budget, self.score, chosen)
         return PreparedEdges(schema, self.graph, pairs, poll, budget.delta, notes)
 

@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError, SchemaError
-from escudo.orientation._direction import DirectionQuestion, PairData, slices
+from escudo.orientation._direction import DirectionQuestion, PairData, slices, with_sources
 from escudo.orientation._scores import GridFeatures
-from escudo.table import PrivateTable, Schema, held
+from escudo.table import Numeric, PrivateTable, Schema, held
 
 Floats = NDArray[np.float64]
 _CHUNK = 8_192  # of which the rows that are read at a time are a multiple: sums are the same wherever rows lie
@@ -77,21 +77,24 @@ def public_pair(schema: Schema, asked: DirectionQuestion, option: str) -> Pair:
     Args:
         schema: The private table's schema.
         asked: The question; the records are among its options,
-        option: under this name: a frame of any engine, or a mapping from the two columns to sequences.
+        option: under this name: a frame of any engine, or a mapping from the two columns (of a derived one, what it
+            is computed from) to sequences.
 
     Raises:
         InputError: If they are no such thing, lack a column, or are fewer than two.
     """
     x, y, frame = asked.x, asked.y, asked.options[option]
+    columns = with_sources(schema, [x, y])
+    computed = {column.name for column in columns.fields if isinstance(column, Numeric) and column.derived is not None}
     if isinstance(frame, Mapping):
         import polars as pl
 
         try:
-            frame = pl.DataFrame({name: frame[name] for name in (x, y)})
+            frame = pl.DataFrame({name: frame[name] for name in columns.names if name not in computed})
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
             raise InputError(f"{option} must hold the columns {x!r} and {y!r}, of equal length.") from None
     try:
-        pair = pair_of(PairData(PrivateTable(frame, schema.select([x, y])), x, y))
+        pair = pair_of(PairData(PrivateTable(frame, columns), x, y))
     except (InputError, SchemaError) as error:
         raise InputError(f"{option} must be a frame of public records with columns {x!r} and {y!r}: {error}") from None
     if len(pair.x) < 2:

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from escudo.synthesis._linked_discovered import PreparedLinkedDiscovered as PreparedLinkedDiscovered
     from escudo.synthesis._linked_model import LinkedModel, RowModel
     from escudo.synthesis._model import CausalModel, Model, ModelEffect
+    from escudo.synthesis._model import cell_of as cell_of
     from escudo.synthesis._model import cell_values as cell_values
     from escudo.synthesis._stability import NodeStability, ParameterChange, Stability, stability
     from escudo.synthesis._structure import refusals_of as refusals_of
@@ -140,7 +141,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "_linked": ["LinkedSynthesis", "PreparedLinked", "drawn_histories"],
         "_linked_discovered": ["LinkedDiscoveredSynthesis", "PreparedLinkedDiscovered"],
         "_linked_model": ["LinkedModel", "RowModel"],
-        "_model": ["CausalModel", "Model", "ModelEffect", "cell_values"],
+        "_model": ["CausalModel", "Model", "ModelEffect", "cell_of", "cell_values"],
         "_stability": ["NodeStability", "ParameterChange", "Stability", "stability"],
         "_structure": ["refusals_of"],
         "neural": ["NeuralModel"],

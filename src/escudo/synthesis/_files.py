@@ -235,6 +235,8 @@ def _own(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _read_description(path: Path) -> Mapping[str, Any]:
+    if not path.exists() and (model := path.parent / "model" / path.name).exists():
+        raise InputError(f"{path.parent} is a release; its model is {model.parent}.")
     text = _bounded(path, _MAX_DESCRIPTION).decode("utf-8", errors="replace")
     try:
         value = json.loads(text)

@@ -141,7 +141,7 @@ class Synthesis:
         Raises:
             InputError: If there is none, or an option is unknown to it.
         """
-        make = GENERATORS[one_of("generator", name, GENERATORS)]
+        make = GENERATORS[one_of("generator", name, (*GENERATORS, "auto"))]  # auto was settled before
         known = inspect.signature(make).parameters
         if unknown := sorted(set(self.options) - set(known)):
             offered = ", ".join(known) or "none"

@@ -22,6 +22,7 @@ intervention effects from observational data", Annals of Statistics).
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -274,8 +275,9 @@ class Model(ABC):
         while found < rows:
             if tried >= _MOST_DRAWN * rows + _LEAST_DRAWN:
                 raise ZeroProbabilityError(
-                    f"Of {tried:,} rows that were drawn, {found:,} hold the rules of the schema: what is set or "
-                    "observed hardly goes with them. Ask for something that the rules allow."
+                    f"Of {tried:,} rows that were drawn, {found:,} hold the rules of the schema and the bounds of what "
+                    "is derived. Either what is set or observed hardly goes with them: ask for something they allow. "
+                    "Or the model is mostly noise, which knows of neither: it takes more rows or a larger ε."
                 )
             # As many as are likely to do, but no more than fit beside each other.
             wanted = min(int(1.1 * (rows - found) * tried / max(found, 1)) + 64, max(4 * rows, _LEAST_DRAWN))
@@ -560,7 +562,8 @@ class CausalModel(CellModel):
 
         Its arrows are those of the graph, so that setting a column in it is this model's do(). Rows of the model may go
         together for more reasons than these (``observed``), and rows of the network then do not. Levels are the
-        schema's labels: a number is its bin.
+        schema's labels without what other programs stumble over: a bin is called ``0 to 10``, a missing value
+        ``[missing]``.
 
         Raises:
             InputError: If a column has too many causes for its law to be spelt out.
@@ -572,7 +575,7 @@ class CausalModel(CellModel):
             self.check_do([name], self.schema.names)
         laws = {name: self.conditionals[name] for name in self.schema.names}
         return Network(
-            levels={name: column.labels for name, column in self.schema.columns.items()},
+            levels={name: _plain_labels(column) for name, column in self.schema.columns.items()},
             parents={name: law.parents for name, law in laws.items()},
             tables={name: dense_table(law) for name, law in laws.items()},
         )
@@ -920,6 +923,22 @@ def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> 
     except InputError:
         drawn = model.codes(_DRAWN, do=do, columns=[outcome], seed=_SEED)[:, 0]
         return np.bincount(drawn, minlength=size) / _DRAWN, False
+
+
+_BIN = re.compile(r"\[(.+), (.+)[\])]")
+_BRACKETS = str.maketrans({"(": "[", ")": "]", "{": "[", "}": "]", ",": ";"})
+
+
+def _plain_labels(column: Column) -> tuple[str, ...]:
+    """Return a column's labels without brackets and commas that readers of BIF take for their own, pgmpy's for one."""
+    labels: list[str] = []
+    for label in column.labels:
+        found = _BIN.fullmatch(label) if isinstance(column, Numeric) else None
+        plain_label = " to ".join(found.groups()) if found else label.translate(_BRACKETS)
+        while plain_label in labels:
+            plain_label += "_"
+        labels.append(plain_label)
+    return tuple(labels)
 
 
 def settings(column: Column) -> Sequence[object]:

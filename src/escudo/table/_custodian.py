@@ -72,7 +72,10 @@ _ID_NAME = re.compile(
     r"|[a-z]I[dD]$"
 )
 _FULL_NAME = re.compile(r"([A-ZÀ-ÖØ-ÞĀ-Ž][^\W\d_]*(['’.-][^\W\d_]+)*\.?(, | |$)){2,4}")
+_TITLED = re.compile(r"((Dr|Prof|Mr|Mrs|Ms|Miss|Herr|Frau|Mme|Sra?|Dra)(\. ?| ))+[A-ZÀ-ÖØ-ÞĀ-Ž][^\W\d_]+.*")
 _MOST = 0.8  # of the texts in a column of names
+_IN_DIGITS = ("telephone numbers", "national or insurance numbers")  # written as whole numbers, too
+_LONG = 10**6  # what has fewer digits than such numbers have
 _ROW_NAME = re.compile(
     r"(?i)row(.?(no|nr|num(ber)?|id))?|line|index|idx|no\.?|nr\.?|#|lfd\.?( ?nr\.?)?|zeile|unnamed: 0"
 )
@@ -412,7 +415,7 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, 
     if plain and _date_format(list(map(str, levels)), (_PLAIN_DAY,)):
         texts = frame.with_columns(nw.col(name).cast(nw.String))
         return _draft_date(_read_dates(texts, name, _PLAIN_DAY), name, _PLAIN_DAY)
-    if stored == "string" and (kind := _personal(name, [level for level in levels if isinstance(level, str)], rows)):
+    if (kind := _personal(name, levels, rows)) is not None:
         return (
             f"it seems to hold {kind}. They are never copied into a schema; to use it all the same, describe it by hand"
         )
@@ -440,10 +443,16 @@ def _mixed_numbers(frame: nw.LazyFrame[Any], name: str, decimal: str) -> Column 
     return replace(drafted, missing=True, note=f"{_BOUNDS_NOTE}. {_WORDS_NOTE}")
 
 
-def _personal(name: str, levels: list[str], rows: int) -> str | None:
-    """Return what kind of personal text a column seems to hold, by its name or by most of its values; None for none."""
+def _personal(name: str, levels: list[Any], rows: int) -> str | None:
+    """Return what kind of personal text a column seems to hold, by its name or by most of its values; None for none.
+
+    Of numbers, long ones are looked at, which are personal if the column is called like telephone or national numbers.
+    """
     called = re.sub(r"[_\W]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).lower().strip()
-    texts = [level.strip() for level in levels if not is_marker(level)]
+    texts = [level.strip() for level in levels if isinstance(level, str) and not is_marker(level)]
+    digits = [level for level in levels if isinstance(level, int | float) and level >= _LONG and level == level // 1]
+    if 2 * len(digits) > len(levels) and len(digits) > min(_FEW, rows // 2):
+        return next((kind for kind in _IN_DIGITS if _PERSONAL[kind][0].search(called)), None)
     for kind, (names, values) in _PERSONAL.items():
         # A column of that name with a handful of answers is a question with a handful of answers: yes, no, by e-mail;
         # one where most rows have an answer of their own is none.
@@ -454,7 +463,9 @@ def _personal(name: str, levels: list[str], rows: int) -> str | None:
             return kind
         if values is not None and texts and 2 * sum(bool(values.fullmatch(text)) for text in texts) > len(texts):
             return kind
-    # Whatever the column is called: many texts of two to four words with capitals and nothing else.
+    # Whatever the column is called: texts with a title, or many of two to four words with capitals and nothing else.
+    if texts and sum(bool(_TITLED.fullmatch(text)) for text in texts) > _MOST * len(texts):
+        return "names of people"
     called_so = sum(bool(_FULL_NAME.fullmatch(text)) for text in texts)
     return "names of people" if len(texts) > _FEW and called_so > _MOST * len(texts) else None
 
@@ -669,6 +680,8 @@ class ColumnCheck:
             found.append(f"{_percent(self.outside)} of the values are outside the schema and will be clamped or mapped")
         if self.missing and not self.missing_allowed:
             found.append(f"{_percent(self.missing)} are missing, and the schema gives them no cell (missing = true)")
+        if self.missing == 1.0 and self.missing_allowed:
+            found.append("all values are missing, or are none as the schema says how they are written")
         if self.fractional:
             found.append(f"{_percent(self.fractional)} are not whole numbers")
         if self.unused:

@@ -251,6 +251,8 @@ def seeming(file: Path, dialect: Dialect) -> dict[str, Any]:
     """
     seen = recognised(file, {"decimal": dialect.decimal, "header": dialect.header})
     found: dict[str, Any] = {} if seen.delimiter == dialect.delimiter else {"delimiter": seen.delimiter}
+    if not found and dialect.decimal == "." and _decimal_of(scan_texts(file, dialect), dialect.delimiter) == ",":
+        found = {"decimal": ","}  # a point may stand for no evidence
     found |= {"quoted_newlines": True} if seen.quoted_newlines and not dialect.quoted_newlines else {}
     kinds = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-16-le": "utf-16", "utf-16-be": "utf-16"}
     stated, kind = kinds.get(dialect.encoding, ""), kinds.get(seen.encoding, "")
@@ -491,7 +493,7 @@ class FileCheck:
         long: How many have too many; what is too much is not read.
         illegible: How many hold bytes that the encoding does not have.
         repeated: Names that the first line has more than once.
-        looks_like: What delimiter, encoding and quoting seem to be, where a schema says otherwise.
+        looks_like: What delimiter, decimal sign, encoding and quoting seem to be, where a schema says otherwise.
         named: Whether the first line holds the names that a schema states because the first line had none.
     """
 

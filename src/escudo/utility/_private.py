@@ -35,7 +35,9 @@ Gaussian privacy that (ε, δ) buys, the generator is prepared for the ε that :
 the figures get Gaussian noise of :math:`\mu \sqrt{share}`. A generator that is not Gaussian throughout may cost more
 together with them; then their noise is raised until the accountant's total is at most (ε, δ). The guarantee is the
 accountant's total of the plan, which holds for everything in the release: the synthetic rows that the figures are about
-were released before, and the account was charged for the whole tree before any noise was drawn.
+were released before, and the account was charged for the whole tree before any noise was drawn. Where the generator
+chose bins privately, tables are those of its bins, which were released before, too: the proof above holds for any fixed
+cells, and neither the tables' columns nor the noise hang on them.
 """
 
 from __future__ import annotations
@@ -349,6 +351,9 @@ def evaluate_privately(
 ) -> Any:
     """Measure how useful synthetic rows are, under pure ε, for a public report.
 
+    Numbers are compared by the bins of the table's schema, 20 of equal width where these are left to a release; for the
+    bins that one chose, give a table with the schema of its model.
+
     Args:
         table: The private table; its account is charged before noise is drawn. Where the number of its rows is not
             public, it is released along with the rest.
@@ -555,6 +560,9 @@ class PreparedEvaluated:
         """Fit the generator; return its model, with the plan of the whole, and what evaluates its rows, once."""
         model = self.generator.run(table, purse)
         figures: Any = self.figures  # of the kind of tables that the model is of
+        if isinstance(figures, PreparedFigures):
+            table = table.binned_as(model.schema)
+            figures = replace(figures, schema=table.schema)
         return replace(model, plan=purse.plan), partial(figures.evaluate, table, purse)
 
 

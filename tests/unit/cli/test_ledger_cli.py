@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from escudo.cli import main
 from escudo.cli._ledger import app
 from escudo.errors import EscudoError, InputError, LedgerCorruptError, LedgerError
-from escudo.privacy import GaussianEvent, Ledger, PureEvent
+from escudo.privacy import ComposedEvent, GaussianEvent, Ledger, PureEvent
 from escudo.privacy._tally import percent_up
 
 
@@ -145,6 +145,16 @@ def test_history_lists_every_row(used: Ledger) -> None:
     assert [row["kind"] for row in rows] == ["open", "spend", "spend", "spend", "failed"]
     assert rows[1]["payload"]["event"] == PureEvent(epsilon=0.5).to_json()
     assert isinstance(refusal("history", "visit"), InputError)
+
+
+def test_history_says_that_a_cost_in_several_notions_is_not_the_epsilon_that_was_asked_for(used: Ledger) -> None:
+    assert "several notions" not in run("history").stdout
+    choice, noise = PureEvent(epsilon=0.1), GaussianEvent(l2_sensitivity=1.0, scale=20.0, grid=1.0)
+    with closing(Ledger()) as ledger:
+        ledger.spend("visits", ComposedEvent(events=(choice, noise)))
+    shown = run("history").stdout
+    assert "ε = 0.10, ρ = 0.00125" in shown
+    assert "is not the ε that was asked for" in shown
 
 
 def test_verify_says_that_the_ledger_holds_good(used: Ledger) -> None:

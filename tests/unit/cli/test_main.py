@@ -74,6 +74,35 @@ def test_a_closed_pipe_is_no_bug_and_no_success(arguments: list[str]) -> None:
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["release"], "Missing argument 'DATA'"),
+        (["sample", "model", "--rows", "many"], "--rows"),
+        (["schema", "show", "--nosuch"], "--nosuch"),
+        (["nosuch"], "nosuch"),
+    ],
+)
+def test_with_json_words_that_are_no_command_are_one_object_too(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *words, "--json") == 2
+    shown = capsys.readouterr()
+    told = json.loads(shown.err)
+    assert (told["error"], told["exit_code"], shown.out) == ("UsageError", 2, "")
+    assert said in told["message"]
+
+
+def test_with_json_exit_codes_and_answers_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "museum", "--list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)
+    assert run(monkeypatch, "--json", error=typer.Abort()) == 1
+    monkeypatch.setattr(cli, "app", lambda **_: 5)
+    assert run(monkeypatch, "--json") == 5
+
+
 def test_with_json_an_error_is_one_object(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "--json", error=GraphError("a cycle.")) == 2
     assert json.loads(capsys.readouterr().err) == {"error": "GraphError", "message": "a cycle.", "exit_code": 2}

@@ -619,6 +619,22 @@ def test_rows_are_printed_as_a_table_under_an_intervention(model: str) -> None:
     assert all(line.split()[0] == "no" and line.split()[2] == "yes" for line in lines[2:])
 
 
+def test_rows_wider_than_the_screen_are_printed_below_each_other_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"column_{number:02}" for number in range(50)]
+    frame = pl.DataFrame(dict.fromkeys(names, ["first value", "second value"] * 20))
+    schema = escudo.Schema.from_dict({name: ["first value", "second value"] for name in names})
+    escudo.synthesize(escudo.PrivateTable(frame, schema), None, epsilon=1.0, delta=1e-6, seed=1).save(tmp_path / "wide")
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("sample", str(tmp_path / "wide"), "--rows", "3", "--seed", "1").stdout
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert re.findall(r"column_\d\d", shown) == names[:40]
+    assert "and 10 more columns; --out writes all" in shown
+    assert len(re.findall(r"(?:first|second) value", shown)) == 3 * 40
+
+
 def test_rows_come_as_json_and_the_same_for_the_same_seed(model: str) -> None:
     one, same, other = (
         json.loads(run("sample", model, "-n", "40", "--given", "dysp=yes", "--seed", seed, "--json").stdout)["rows"]

@@ -73,6 +73,27 @@ def test_where_nothing_is_open_it_is_one_number_and_a_mean_where_there_is_one(mo
     assert "the mean of w by +0." in run(model, "x", "w").stdout
 
 
+def test_a_number_is_compared_by_its_bin_and_a_missing_value_is_no_outcome_to_ask_about(tmp_path: Path) -> None:
+    a = np.random.default_rng(2).uniform(0, 10, 3_000)
+    frame = pl.DataFrame({"a": a, "b": np.where(a < 5, "low", None)})
+    schema = escudo.Schema.from_dict(
+        {
+            "a": {"type": "numeric", "lower": 0, "upper": 10, "bins": 10},
+            "b": {"type": "categorical", "levels": ["other", "low"], "missing": True},
+        }
+    )
+    graph = CausalGraph.from_edges([("a", "b")])
+    table = escudo.PrivateTable(frame, schema)
+    escudo.synthesize(table, graph, epsilon=3.0, delta=1e-6, seed=1).save(tmp_path / "model")
+    told = json.loads(run(str(tmp_path / "model"), "a", "b", "--compare", "7.2, 1", "--json").stdout)
+    assert (told["control"], told["treated"], told["level"]) == ("[7, 8)", "[1, 2)", "low")
+    assert told["range"][0] == told["range"][1] > 0.8
+    usual = json.loads(run(str(tmp_path / "model"), "a", "b", "--json").stdout)
+    assert (usual["control"], usual["treated"]) == ("[2, 3)", "[7, 8)")  # as escudo effect compares
+    with pytest.raises(EscudoError, match="takes numbers from 0 to 10; got '11'"):
+        run(str(tmp_path / "model"), "a", "b", "--compare", "1,11")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

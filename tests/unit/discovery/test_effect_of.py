@@ -174,6 +174,21 @@ def test_a_person_with_several_rows_is_protected_and_allowed_for(frame: pl.DataF
     assert any("average is over rows" in note for note in found.notes)
 
 
+def test_days_are_compared_by_their_bins() -> None:
+    frame = pl.DataFrame({"born": ["1951-05-01", "1991-05-01"] * 500, "well": ["yes", "no"] * 500})
+    born = {"type": "date", "lower": "1940-01-01", "upper": "1999-12-31", "bins": 6}
+    days = PrivateTable(
+        frame.with_columns(pl.col("born").str.to_date()), Schema.from_dict({"born": born, "well": ["no", "yes"]})
+    )
+    found = effect_of(days, "born", "well", trial=True, contrast=("1951-01-01", "1992-12-31"), epsilon=2.0, seed=1)
+    for arm, day in ((found.control, "1951-01-01"), (found.treated, "1992-12-31")):
+        first, last = arm.split(" to ")
+        assert first <= day <= last
+    assert found.value < -0.9
+    with pytest.raises(InputError, match="has no level '2010-01-01'"):
+        effect_of(days, "born", "well", trial=True, contrast=("1951-01-01", "2010-01-01"), epsilon=2.0)
+
+
 def test_a_treatment_in_numbers_is_taken_in_the_schemas_bins(table: PrivateTable) -> None:
     found = effect_of(table, "score", "well", trial=True, contrast=(20, 60.0), epsilon=1.0, seed=1)
     assert found.control.startswith("[17.5,")

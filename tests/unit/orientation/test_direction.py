@@ -35,6 +35,25 @@ def table(rows: int = 2000, *, missing: bool = False, **options: Any) -> Private
 # -- answers
 
 
+@pytest.mark.parametrize("method", ["votes", "gap", "paper"])
+def test_a_derived_column_is_asked_about_like_any_other(method: str) -> None:
+    rng = np.random.default_rng(0)
+    start = rng.uniform(0, 1, 2_000)
+    ages = pl.DataFrame({"birth": start, "visit": start + (cause := rng.uniform(-1, 1, 2_000)), "effect": cause**3})
+    day = {"type": "numeric", "lower": -2.0, "upper": 3.0}
+    schema = Schema.from_dict(
+        {"birth": day, "visit": day, "age": {**BOUNDS, "from": "visit - birth"}, "effect": BOUNDS}
+    )
+    worked_out = ages.with_columns(age=pl.col("visit") - pl.col("birth"))
+
+    def margin(rows: pl.DataFrame, described: Schema) -> float:
+        known: dict[str, Any] = {} if method == "votes" else {"train": rows}
+        data = PrivateTable(rows, described)
+        return direction(data, "age", "effect", epsilon=1.0, method=method, seed=0, **known).margin
+
+    assert margin(ages, schema) == margin(worked_out, Schema.from_dict({"age": BOUNDS, "effect": BOUNDS}))
+
+
 @pytest.mark.parametrize(("x", "y"), [("cause", "effect"), ("effect", "cause")])
 @pytest.mark.parametrize("score", ["committee", "committee-3", "trained", "independence"])
 def test_the_cause_is_found_whichever_column_comes_first(x: str, y: str, score: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,26 @@ def test_a_model_as_a_network_has_its_probabilities_and_its_interventions(
     assert Network.read(tmp_path / "again.bif") == read
     wrong = CliRunner().invoke(app, [*asked[:3], str(tmp_path / "again.dot")])
     assert "only BIF can hold" in str(wrong.exception)
+
+
+def test_a_network_with_bins_and_missing_values_is_read_by_pgmpy(tmp_path: Path) -> None:
+    readers = pytest.importorskip("pgmpy.readwrite")
+    number = {"type": "numeric", "lower": -10, "upper": 10, "bins": 4, "missing": True}
+    odd = {"type": "categorical", "levels": ["Bonn, Beuel", "Köln (Nord)", "Köln [Nord]"], "missing": True}
+    schema = Schema.from_dict({"a": number, "b": odd})
+    rows = pl.DataFrame(
+        {"a": [-7.0, None, 3.0, 8.0] * 50, "b": ["Bonn, Beuel", None, "Köln (Nord)", "Köln [Nord]"] * 50}
+    )
+    model = synthesize(PrivateTable(rows, schema), CausalGraph.from_edges([("a", "b")]), **BUDGET)
+    model.network().write(tmp_path / "model.bif")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pgmpy's own
+        read = readers.BIFReader(str(tmp_path / "model.bif")).get_model()
+        assert read.check_model()
+        values = read.get_cpds("b").values
+    assert model.network().levels["a"] == ("-10 to -5", "-5 to 0", "0 to 5", "5 to 10", "[missing]")
+    assert model.network().levels["b"] == ("Bonn; Beuel", "Köln [Nord]", "Köln [Nord]_", "[missing]")
+    assert np.allclose(values.T, model.network().table("b"))
 
 
 def test_a_model_without_stated_causes_is_no_causal_network() -> None:

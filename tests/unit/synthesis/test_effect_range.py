@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,10 +12,12 @@ import pytest
 import escudo
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError
+from escudo.privacy import Plan
 from escudo.synthesis import _effect_range, load
 
 OPEN = CausalGraph.from_edges([("x", "y"), ("z", "y")], undirected=[("z", "x")])
 SCHEMA = escudo.Schema.from_dict({name: [0, 1] for name in "zxy"})
+NUMBER = {"type": "numeric", "lower": 0, "upper": 9}
 BUDGET = {"epsilon": 1.0, "delta": 1e-6, "seed": 1}
 
 
@@ -50,6 +55,27 @@ def test_where_nothing_is_open_the_one_effect_has_an_interval() -> None:
     ranges = escudo.synthesize(table(), settled, **BUDGET).effect_range("x", "y", confidence=0.9)
     ((low, high),) = ranges.intervals(1, 0)
     assert low < ranges.effects[0].difference(1, 0) < high
+
+
+def test_a_release_that_chose_bins_and_paid_for_figures_has_intervals_of_its_own_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are beside what is measured, whose budget is found again; drafts and the tutorial make such releases."""
+    schema = escudo.Schema.from_dict({"z": [0, 1], "x": [0, 1], "y": [0, 1], "n": NUMBER})
+    data = table(schema, n=np.random.default_rng(0).uniform(0, 9, 2_000))
+    escudo.release(data, tmp_path / "release", OPEN, evaluate=0.1, **BUDGET)
+    model, plans, branches_of = load(tmp_path / "release" / "model"), [], _effect_range._branches
+
+    def seen(plan: Plan) -> Sequence[Plan]:
+        plans.append(plan)
+        return branches_of(plan)
+
+    monkeypatch.setattr(_effect_range, "_branches", seen)
+    low, high = model.effect_range("x", "y", confidence=0.9).interval(1, 0)
+    assert low < high < 1
+    made, again = ({leaf.name: leaf.once for leaf in plan.leaves()} for plan in (plans[0], plans[-1]))
+    assert set(made) - set(again) == {"n, roughly", "n, finely", "private evaluation"}
+    assert again["x"].scale == pytest.approx(made["x"].scale, rel=0.02)
 
 
 def test_what_cannot_be_repeated_is_refused_in_words() -> None:

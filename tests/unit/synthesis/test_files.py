@@ -196,6 +196,10 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path, saved: Any) -> No
     (tmp_path / "model.json").write_bytes(saved["cells"][0])
     with pytest.raises(InputError, match=r"parameters\.safetensors cannot be read"):
         escudo.synthesis.load(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model.json").rename(tmp_path / "model" / "model.json")
+    with pytest.raises(InputError, match=r"is a release; its model is .*model\.$"):
+        escudo.synthesis.load(tmp_path)
 
 
 @pytest.mark.parametrize("which", MODELS)

@@ -352,6 +352,7 @@ def _clinic(rows: int, **columns: Any) -> pl.DataFrame:
         ("reach", [f"+34 600 {i % 30:03} 111" for i in range(80)], "telephone numbers"),
         ("reach", [f"030/55 12 3{i % 3}" for i in range(80)], "telephone numbers"),
         ("number", [f"123-45-67{i % 30:02}" for i in range(80)], "national or insurance numbers"),
+        ("treated by", ["Dr. Anna Koch", "Prof. Dr. Müller", "Frau Dr. Wolf", "Mr Peña"] * 20, "names of people"),
         ("FirstName", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
         ("last_name", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
         ("Vorname", [f"Anna{chr(97 + i % 26)}" for i in range(80)], "names of people"),
@@ -378,6 +379,36 @@ def test_what_is_called_so_and_differs_from_row_to_row_is_left_out_of_small_tabl
     schema = draft(pl.DataFrame({"stage": ["I", "II"] * rows, name: values * 2})[:rows])
     assert schema.names == ("stage",)
     assert not any(value in schema.to_toml() for value in values)
+
+
+@pytest.mark.parametrize("rows", [1, 12, 400])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("nhs_number", "national or insurance numbers"),
+        ("BSN", "national or insurance numbers"),
+        ("Versichertennummer", "national or insurance numbers"),
+        ("Handy", "telephone numbers"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [pl.Int64, pl.Float64])
+def test_what_is_called_so_and_written_in_digits_is_left_out(name: str, kind: str, rows: int, dtype: Any) -> None:
+    values = pl.Series([9_434_700_000 + 7 * i for i in range(rows)], dtype=dtype)
+    schema = draft(pl.DataFrame({"stage": (["I", "II"] * rows)[:rows], name: values}))
+    assert schema.names == ("stage",)
+    assert any(note.startswith(f"Left out {name!r}: it seems to hold {kind}") for note in schema.notes)
+    assert "94347" not in schema.to_toml()
+
+
+def test_numbers_that_are_called_so_and_are_short_or_few_are_kept() -> None:
+    frame = _clinic(
+        400,
+        nhs_visits=[i % 97 for i in range(400)],
+        phone_minutes=[i % 91 for i in range(400)],
+        tel=[1_000_000, 2_000_000] * 200,
+    )
+    title = pl.Series("title", ["Mr", "Mrs", "Dr.", "Frau"] * 100)
+    assert draft(frame.with_columns(title)).names == (*frame.columns, "title")
 
 
 def test_what_is_called_so_but_is_a_question_with_few_answers_is_kept() -> None:

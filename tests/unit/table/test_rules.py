@@ -110,7 +110,7 @@ def test_interventions_and_conditions_hold_the_rules_or_say_that_they_cannot():
     rich = model.sample(100, do={"low": 90.5}, seed=1)
     assert (rich["low"] == 90.5).all()
     assert (rich["high"] > 90.5).all()
-    with pytest.raises(ZeroProbabilityError, match="rules of the schema"):
+    with pytest.raises(ZeroProbabilityError, match=r"rules of the schema .*Or the model is mostly noise"):
         model.sample(10, do={"pregnant": "yes", "sex": "male"})
 
 

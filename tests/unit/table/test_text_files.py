@@ -503,9 +503,28 @@ def test_lines_that_do_not_fit_and_names_that_come_twice_are_counted(path: Path)
     assert "more, more" not in words
     notes = " ".join(draft(path).notes)
     for finding in found.file.findings:
-        assert finding[1:] in notes
+        assert finding[1:] in notes or finding.startswith("decimal seems to be ','")
     table = PrivateTable(scan(path, schema), schema)
     assert (table.record_count(), table.counts("age").tolist()[-1]) == (8, 2)
+
+
+def test_a_check_sees_numbers_that_are_read_with_the_wrong_decimal_sign(tmp_path: Path) -> None:
+    path = tmp_path / "pay.csv"
+    path.write_text("pay;town\n" + "".join(f"{number},5;B\n" for number in range(30)))
+    pay = {"type": "numeric", "lower": 0, "upper": 100, "missing": True}
+    schema = replace(Schema.from_dict({"pay": pay, "town": ["B"]}), delimiter=";")
+    found = check(path, schema)
+    assert found.file is not None
+    assert "decimal seems to be ','; if so, say it in [table]" in found.file.findings
+    assert found.columns[0].findings == ("all values are missing, or are none as the schema says how they are written",)
+    right = check(path, replace(schema, decimal=","))
+    assert right.file is not None
+    assert (right.file.findings, right.columns[0].findings) == ((), ())
+    path.write_text(path.read_text().replace(",5", ""))  # whole numbers speak for no sign
+    for decimal in (",", "."):
+        same = check(path, replace(schema, decimal=decimal))
+        assert same.file is not None
+        assert (same.file.findings, same.columns[0].findings) == ((), ())
 
 
 def test_a_check_says_what_the_file_seems_to_be(tmp_path: Path) -> None:
@@ -517,6 +536,8 @@ def test_a_check_says_what_the_file_seems_to_be(tmp_path: Path) -> None:
     assert found.file.looks_like == {"delimiter": ";", "encoding": "latin-1"}
     assert found.problems
     path.write_bytes(european().encode())
-    assert check(path, replace(schema, delimiter=";", encoding="cp1252")).file.looks_like == {"encoding": "utf-8"}
+    assert check(path, replace(schema, delimiter=";", encoding="cp1252", decimal=",")).file.looks_like == {
+        "encoding": "utf-8"
+    }
     path.write_bytes(european().encode("ascii", "replace"))
-    assert check(path, replace(schema, delimiter=";", encoding="cp1252")).file.looks_like == {}
+    assert check(path, replace(schema, delimiter=";", encoding="cp1252", decimal=",")).file.looks_like == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import numpy as np
@@ -145,3 +146,26 @@ def test_persons_are_protected_with_all_their_rows(draw):
 def test_without_a_delta_it_is_refused(schema):
     with pytest.raises(InputError, match="delta"):
         prepare_evaluated(partial(preparing(schema)), share=0.1, epsilon=1.0, delta=0.0)
+
+
+def test_figures_are_of_the_bins_that_the_release_chose_and_hold_for_them(tmp_path):
+    """Equal bins between wide bounds put nearly all of a heavy tail into one cell, and find nothing wrong with it."""
+    rng = np.random.default_rng(0)
+    income = np.exp(10 + 0.8 * rng.normal(size=3_000))
+    frame = pl.DataFrame({"income": income, "rich": np.where(income > 20_000, "yes", "no")})
+    schema = escudo.Schema.from_dict(
+        {"income": {"type": "numeric", "lower": 0, "upper": 10_000_000}, "rich": ["no", "yes"]}
+    )
+    data = escudo.PrivateTable(frame, schema, account := MemoryAccount())
+    escudo.release(data, tmp_path / "release", evaluate=0.1, seed=1, **BUDGET)
+    told = json.loads((tmp_path / "release" / "release.json").read_text())["evaluation"]["paid"]
+    rows = pl.read_parquet(tmp_path / "release" / "synthetic.parquet")
+    model = escudo.synthesis.load(tmp_path / "release" / "model")
+    bins, wide = (
+        escudo.utility.evaluate_privately(escudo.PrivateTable(frame, one), rows, epsilon=50.0, seed=1)
+        for one in (model.schema, schema)
+    )
+    assert wide.two_way < bins.two_way / 3
+    assert told["two_way"] == pytest.approx(bins.two_way, abs=5 * told["deviation"])
+    assert told["two_way"] > wide.two_way + 2 * told["deviation"]
+    assert [receipt.event for receipt in account.receipts] == [model.plan.event]
