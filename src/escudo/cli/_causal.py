@@ -169,13 +169,12 @@ def _extras(asked: DirectionOptions) -> dict[str, Any]:
 
 def _public_records(asked: DirectionOptions, schema: Schema) -> dict[str, Any]:
     """Return public records by their role, read with the schema's own column types."""
-    from escudo.table import open_data
+    from escudo.table import open_data, with_sources
 
     assert asked.x is not None
     assert asked.y is not None
     pair, named = [asked.x, asked.y], {"train": asked.train, "test": asked.test}
-    sources = [name for column in map(schema.__getitem__, pair) for name in getattr(column, "derived", None) or ()]
-    known = schema.select(dict.fromkeys([*pair, *sources]))
+    known = with_sources(schema, pair)
     return {role: open_data(str(path), known) for role, path in named.items() if path is not None}
 
 

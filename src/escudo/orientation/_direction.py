@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -35,7 +35,7 @@ from escudo._validate import did_you_mean, finite, one_of, positive, probability
 from escudo.asking import Prepared, planning, run, verb
 from escudo.errors import InputError, SchemaError
 from escudo.privacy import Budget, Guarantee, Neighbours, Plan, Unit
-from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema, held
+from escudo.table import Categorical, Column, PrivateTable, Schema, held, with_sources
 
 METHODS = {"votes": "_votes", "gap": "_gap", "paper": "_paper"}
 """Every method, and the module that holds its ``prepare``."""
@@ -342,23 +342,6 @@ class Batch(NamedTuple):
 
     values: NDArray[np.float64]
     person: NDArray[np.int64] | None
-
-
-def with_sources(schema: Schema, names: Iterable[str]) -> Schema:
-    """Return the schema of some columns, and of those that a derived one of them is computed from.
-
-    Args:
-        schema: The table's schema.
-        names: The columns.
-
-    Raises:
-        SchemaError: If there is no such column.
-    """
-    kept: dict[str, None] = {}
-    for name in names:
-        column = schema[name]
-        kept |= dict.fromkeys([name, *(column.derived or () if isinstance(column, Numeric) else ())])
-    return schema.select(kept)
 
 
 def scored_column(schema: Schema, name: str, *, fewest: int = 2) -> Column:

@@ -24,10 +24,10 @@ from escudo.causal import CausalGraph, as_graph
 from escudo.errors import GraphError, InputError, SchemaError
 from escudo.mechanisms import Purse
 from escudo.orientation._blocks import FEWEST_DISTINCT
-from escudo.orientation._direction import CANNOT_TELL, Direction, Score, check_options, scored_column, with_sources
+from escudo.orientation._direction import CANNOT_TELL, Direction, Score, check_options, scored_column
 from escudo.orientation._votes import VOTE_OPTIONS, Poll, poll_of
 from escudo.privacy import Budget, GaussianEvent, Guarantee, Neighbours, Passes, Plan, plannable
-from escudo.table import PrivateTable, Schema
+from escudo.table import PrivateTable, Schema, with_sources
 
 Edge = tuple[str, str]
 P = ParamSpec("P")

@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.errors import InputError, SchemaError
-from escudo.orientation._direction import DirectionQuestion, PairData, slices, with_sources
+from escudo.orientation._direction import DirectionQuestion, PairData, slices
 from escudo.orientation._scores import GridFeatures
-from escudo.table import Numeric, PrivateTable, Schema, held
+from escudo.table import Numeric, PrivateTable, Schema, held, with_sources
 
 Floats = NDArray[np.float64]
 _CHUNK = 8_192  # of which the rows that are read at a time are a multiple: sums are the same wherever rows lie

@@ -64,10 +64,10 @@ learnt. Where pairs are released without their columns, these get as many units 
 pairs (``_balance``).
 
 **Columns that stay unknown.** Where tables are released whole, no pair is offered, but for those of a graph, with a
-column of whose rows more than half are below its noise, :math:`\sum_{levels} \min(σ, \hat n\, \hat p) > \hat n/2`,
-or groups of levels (above).
-The cells of its pairs hold a row or none, which is far from whatever a model says, so that these would be picked
-first; and their noise would be all that they say. By how much a column is known is public by then.
+column of whose rows more than half are below its noise, :math:`\sum \min(σ, \hat n\, \hat p) > \hat n/2` over its
+levels, or its groups of them. The cells of its pairs hold a row or none, which is far from whatever a model says, so
+that these would be picked first; and their noise would be all that they say. By how much a column is known is public
+by then.
 
 **Guarantee.** A composition of discrete Gaussian and exponential events, shown in the plan.
 

@@ -53,8 +53,8 @@ from the released law in place of the stand-in. That is post-processing.
 **What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
 ``max_rows_per_person`` that take no part, the noise in the number of rows where it is not public (a column of which
 only the residual is measured gets it in equal parts on its levels, which shows where one level has nearly all rows),
-what columns of tables learn from each other's levels (``_shares``), and everything about networks and straight lines,
-for which there is no forecast.
+what columns of tables learn from each other's levels (``_shares``), which columns stay unknown, so that none of their
+pairs is picked (``_adaptive``), and everything about networks and straight lines, for which there is no forecast.
 """
 
 from __future__ import annotations

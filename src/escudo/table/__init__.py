@@ -53,6 +53,7 @@ from escudo.table._rules import Rule
 from escudo.table._rules import broken_rows as broken_rows  # for models; not documented, like plain_values
 from escudo.table._rules import plain_values as plain_values
 from escudo.table._schema import Schema
+from escudo.table._schema import with_sources as with_sources  # for directions; not documented
 from escudo.table._schema_files import confirm_file as confirm_file  # for the command line; not documented, as below
 from escudo.table._schema_files import parse_toml as parse_toml
 from escudo.table._schema_files import read_any_schema as read_any_schema

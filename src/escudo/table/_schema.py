@@ -460,6 +460,23 @@ TEXT_KEYS = ("quoted_newlines", "delimiter", "encoding", "decimal", "header")
 _TABLE_KEYS = ("person_id", "max_rows_per_person", *TEXT_KEYS, "rules")
 
 
+def with_sources(schema: Schema, names: Iterable[str]) -> Schema:
+    """Return the schema of some columns, and of those that a derived one of them is computed from.
+
+    Args:
+        schema: The table's schema.
+        names: The columns.
+
+    Raises:
+        SchemaError: If there is no such column.
+    """
+    kept: dict[str, None] = {}
+    for name in names:
+        column = schema[name]
+        kept |= dict.fromkeys([name, *(column.derived or () if isinstance(column, Numeric) else ())])
+    return schema.select(kept)
+
+
 def schema_from_document(document: object) -> Schema:
     """Build a schema from the form that :meth:`Schema.to_dict`, TOML and JSON files share.
 
