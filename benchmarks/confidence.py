@@ -21,7 +21,7 @@ bin's own chance allows (two standard errors); and within 0.10 in every family.
 The curves were fitted on these (``gaussian`` apart, which is ``numbers``), numbers once by moments and once by counts,
 whichever ``auto`` would take. *Triggers* and *saturation* had been written so that nothing would be fitted on them, and
 confidences were too high there. Three families more, on which nothing was fitted, which were written before that and
-looked at three times, after it; after the first look and the second one thing was changed, as the page says:
+looked at four times, after it; after the first look and the second one thing was changed, as the page says:
 
 * **rates**: counts (Poisson) whose rates causes multiply, in one of three networks with many zeros.
 * **thresholds**: numbers that rise where their causes together pass a threshold.
@@ -60,7 +60,7 @@ from escudo.discovery import _discrete, _gaussian, _pattern, discover
 from escudo.table import PrivateTable, Schema
 
 SEED = 20_261_118
-NETWORKS, WITHOUT, UNSEEN_TIMES = 40, 40, 3
+NETWORKS, WITHOUT, UNSEEN_TIMES = 160, 40, 3
 FIRST = 3_000  # networks of smaller numbers were looked at before
 BETWEEN_FAMILIES = 0.2  # log-odds, by which directions differ between families beyond what the curves say: taken off
 BINS = (0.0, 0.5, 0.7, 0.85, 0.94, 1.0)
@@ -500,7 +500,7 @@ def page(result: dict[str, Any]) -> str:
         f"| within 0.05 in every bin, over {len(SEEN)} families (fitted on other networks of them) | "
         f"{furthest(result, 'all')} | "
         f"{'yes' if result['met']['together'] else '**no**'} |",
-        f"| the same over {len(UNSEEN)} families on which nothing was fitted (looked at three times, see below) | "
+        f"| the same over {len(UNSEEN)} families on which nothing was fitted (looked at four times, see below) | "
         f"{furthest(result, 'unseen')} | "
         f"{'yes' if result['met']['unseen'] else '**no**'} |",
         f"| within 0.10 in every bin of every family | {furthest(result)} | "
@@ -573,8 +573,10 @@ def first_look(found: dict[str, Any]) -> list[str]:
         "half by now): since then none is stated below one half. A second look, at the networks of the table above, "
         "had edges 0.31: 0.44 ± 0.09, 0.60: 0.64 ± 0.09, 0.82: 0.88 ± 0.04, 0.91: 0.89 ± 0.07, 0.97: 0.97 ± 0.01. "
         "After it `auto` no longer counted where slight curves are seen, as fewer edges were found then where effects "
-        "are linear and noise is skewed; confidences were not fitted again, and the table above is of the same "
-        "networks and of that.",
+        "are linear and noise is skewed; confidences were not fitted again. A third look, at the same networks, found "
+        "every target met, beside two standard errors. The table above is a fourth, at four times as many, those "
+        "among them, after which nothing was changed: with errors half as large it shows that doubtful edges are truer "
+        "than stated, by more than 0.05, in both kinds of families.",
         "",
     ]
 
