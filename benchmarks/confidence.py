@@ -275,6 +275,73 @@ def products(rng: np.random.Generator, rows: int) -> Made:
     return table_of(rng, [np.exp(rng.uniform(0.1, 0.6) * log) for log in logs], [0] * columns, edges)
 
 
+def likings(rng: np.random.Generator, rows: int) -> Made:
+    columns, most, size = int(rng.integers(4, 10)), int(rng.integers(1, 5)), int(rng.choice([3, 5, 7]))
+    values: list[Any] = []
+    edges = []
+    for j in range(columns):
+        value = rng.normal(size=rows)
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            spread = max(float(values[i].std()), 1e-6)
+            value = value + rng.choice([-1, 1]) * rng.uniform(0.3, 1.2) * (values[i] - values[i].mean()) / spread
+        cuts = np.sort(rng.normal(scale=0.9, size=size - 1)) * value.std() + value.mean()
+        values.append(np.searchsorted(cuts, value))
+    return table_of(rng, values, [size] * columns, edges)
+
+
+def traits(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(5, 11)), int(rng.integers(1, 5))
+    values: list[Any] = []
+    sizes: list[int] = []
+    edges = []
+    for j in range(columns):
+        if j < columns // 3:
+            values.append(rng.binomial(2, rng.uniform(0.05, 0.5), rows))
+            sizes.append(3)
+            continue
+        value = rng.normal(size=rows)
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            spread = max(float(values[i].std()), 1e-6)
+            value = value + rng.choice([-1, 1]) * rng.uniform(0.2, 1.0) * (values[i] - values[i].mean()) / spread
+        ill = rng.random() < 0.3
+        values.append((value > np.quantile(value, rng.uniform(0.6, 0.95))).astype(np.int64) if ill else value)
+        sizes.append(2 * ill)
+    return table_of(rng, values, sizes, edges)
+
+
+def doses(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+    values: list[Any] = []
+    edges = []
+    for j in range(columns):
+        value = np.exp(rng.uniform(0.1, 0.5) * rng.normal(size=rows))
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            dose = (values[i] / np.quantile(values[i], rng.uniform(0.2, 0.9))) ** rng.uniform(1, 3)
+            share = dose / (1 + dose)
+            value = value * (1 + rng.uniform(0.5, 3) * (share if rng.random() < 0.5 else 1 - share))
+        values.append(value)
+    return table_of(rng, values, [0] * columns, edges)
+
+
+def spreads(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+    wild = float(rng.choice([0.0, 0.3, 0.6]))
+    values: list[Any] = []
+    edges = []
+    for j in range(columns):
+        middle, log_spread = np.zeros(rows), np.zeros(rows)
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            z = np.clip((values[i] - values[i].mean()) / values[i].std(), -3, 3)
+            middle = middle + rng.choice([-1, 1]) * rng.uniform(0.2, 1.2) * z
+            log_spread = log_spread + wild * rng.uniform(-1, 1) * z
+        values.append(middle + np.exp(np.clip(log_spread, -2, 2)) * rng.laplace(scale=0.7, size=rows))
+    return table_of(rng, values, [0] * columns, edges)
+
+
 FAMILIES: dict[str, tuple[Callable[..., Made], str]] = {
     "networks": (network, "auto"),
     "mixed": (mixed, "auto"),
@@ -286,8 +353,12 @@ FAMILIES: dict[str, tuple[Callable[..., Made], str]] = {
     "rates": (rates, "auto"),
     "thresholds": (thresholds, "auto"),
     "products": (products, "auto"),
+    "likings": (likings, "auto"),
+    "traits": (traits, "auto"),
+    "doses": (doses, "auto"),
+    "spreads": (spreads, "auto"),
 }
-UNSEEN = ("rates", "thresholds", "products")
+UNSEEN = ("likings", "traits", "doses", "spreads")
 SEEN = tuple(family for family in FAMILIES if family not in UNSEEN)
 WITHOUT_DIRECTIONS = ("networks", "mixed", "numbers", "gaussian")
 BY_MOMENTS_TOO = ("numbers", "saturation", "bows")
