@@ -88,6 +88,7 @@ from escudo.discovery._pattern import (
     REPEATS,
     Constraints,
     Edge,
+    Line,
     Parents,
     constraints_of,
     dag,
@@ -756,15 +757,18 @@ class Curvature:
         sure = (self.least(_SURE) > 0) & (_SURE * self.error < 1)
         return bool((sure & (self.least(_LIKELY) > _BENT)).any())
 
-    def about(self, correlation: Floats, names: Sequence[str], graph: CausalGraph) -> dict[Edge, tuple[float, float]]:
-        """Return for each edge which part of it curves take away, and which part they might have made."""
+    def about(self, correlation: Floats, names: Sequence[str], graph: CausalGraph) -> dict[Edge, Line]:
+        """Return how strong each edge is, which part of it curves take away, and which part they might have made."""
         precision = np.linalg.inv(correlation)
         scale = np.sqrt(np.diag(precision))
-        partial_correlation = np.abs(precision / np.outer(scale, scale))
-        made = np.clip(self.made / np.maximum(partial_correlation, 1e-3), 0.0, 1.0)
+        strength = np.abs(precision / np.outer(scale, scale))
+        made = np.clip(self.made / np.maximum(strength, 1e-3), 0.0, 1.0)
         place = {name: number for number, name in enumerate(names)}
         pairs = {(a, b): (place[a], place[b]) for a, b in graph.adjacencies}
-        return {edge: (float(self.parted[pair]), float(made[pair])) for edge, pair in pairs.items()}
+        return {
+            edge: Line(float(self.parted[pair]), float(made[pair]), float(strength[pair]))
+            for edge, pair in pairs.items()
+        }
 
     def told(self, names: Sequence[str]) -> str:
         """Say where it is clearest."""

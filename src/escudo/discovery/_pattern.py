@@ -10,19 +10,21 @@ is noted how often it came back. That costs no privacy: only released numbers ar
 by itself (the second noise comes on top of the first, and models are not the truth), so it is turned into one by a
 logistic curve,
 
-.. math:: P(\text{true}) = \operatorname{logistic}(a + b \operatorname{logit} f - c\, κ - c' κ'),
+.. math:: P(\text{true}) = \operatorname{logistic}(a - c\, κ + \max(0, b - d \log(κ' + 0.02) + e \log(ρ + 0.01))
+    \operatorname{logit} f),
 
-where effects are taken as linear with κ the part of an edge that curves of a third column take away, and κ' the part
-that they might have made for all that is known (``Curvature`` in ``_gaussian.py``): what the budget and the rows do not
-let one see is not claimed. Of directions fewer are certain in a dense graph, and one that meets another counts for
-more: it is seen in the tables of its own columns, where others only follow from such. The numbers were fitted on
-simulated tables of 4 to 10 columns with up to 4 parents, 500 to 100,000 rows and ε from 0.3 to 10, of families that
-count alike (``benchmarks/confidence.py --fit`` fits them again). What enters was chosen by how well it says what is
-true in a family that is left out, among some 35 sets of features, after some 70 that had been compared on the families
-together: fewer said it better, so that it no longer matters whether something came back every time. From the
-log-odds of directions 0.2 is taken off, by which families differ beyond that; none is stated below one half, since an
-edge that is there has one of two. They are measured on other tables, also
-of kinds that nothing was fitted on (``benchmarks/results/confidence.md``,
+where the last three terms are there only where effects are taken as linear: κ is the part of an edge that curves of a
+third column take away, κ' the part that they might have made for all that is known (``Curvature`` in ``_gaussian.py``),
+and ρ the partial correlation of its columns given all others. That a weak edge always comes back says little, since
+slight curves make such edges; so does it of one that the budget and the rows do not let one tell from a curve. Of
+directions fewer are certain in a dense graph, and one that meets another counts for more: it is seen in the tables of
+its own columns, where others only follow from such. None is stated below one half, since an edge that is there has one
+of two. Directions from counts of categories were fitted on two families alone, which differ, so 0.2 is taken off their
+log-odds. The numbers were fitted on simulated tables of 4 to 10 columns with up to 4 parents, 500 to 100,000 rows and ε
+from 0.3 to 10, of nine families that count alike (``benchmarks/confidence.py --fit`` fits them again). What enters was
+chosen by how well it says what is true in a family that is left out, among some 70 sets of features for edges of
+linear effects, 10 for other edges and 15 for directions, and before that some 105 on fewer families. They are measured
+on other tables, also of kinds that nothing was fitted on (``benchmarks/results/confidence.md``,
 ``tests/statistical/test_edge_confidence.py``). Networks that break the assumptions (hidden causes, unfaithful laws) are
 not covered.
 
@@ -38,6 +40,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,24 +273,45 @@ class Curves:
         direction: a and b of directions.
         crowded: By how much each edge per column lowers the log-odds of a direction: in a dense graph few are certain.
         meeting: What it adds that an arrow meets another one whose tail is not adjacent to its own: others only follow.
-        bent: By how much the part of an edge that curves take away lowers its log-odds, and the part they might make.
+        parted: Where effects are taken as linear, by how much the part of an edge that curves take away lowers its
+            log-odds.
+        made: By how much less it counts that an edge comes back, the larger the part that curves might have made.
+        strong: By how much more it counts, the larger the partial correlation is.
     """
 
     edge: tuple[float, float]
     direction: tuple[float, float]
     crowded: float
     meeting: float
-    bent: tuple[float, float] = (0.0, 0.0)
+    parted: float = 0.0
+    made: float = 0.0
+    strong: float = 0.0
 
 
-COUNTED = Curves(edge=(-0.36, 1.25), direction=(-0.04, 0.52), crowded=0.33, meeting=0.83)
+COUNTED = Curves(edge=(-0.32, 1.28), direction=(-0.53, 0.54), crowded=0.14, meeting=1.12)
 """For counts of categories."""
 
-BINNED = Curves(edge=(0.51, 0.9), direction=(-0.63, 0.34), crowded=0.31, meeting=1.1)
+BINNED = Curves(edge=(0.33, 0.93), direction=(0.89, 0.27), crowded=0.97, meeting=0.6)
 """For counts of numbers too: what varies within bins is not seen, and can look like an effect."""
 
-LINEAR = Curves(edge=(0.74, 0.72), direction=(-0.67, 0.79), crowded=0.17, meeting=0.22, bent=(3.14, 1.84))
+LINEAR = Curves(
+    edge=(-0.39, 1.12), direction=(0.07, 0.73), crowded=0.14, meeting=-0.06, parted=2.09, made=0.29, strong=0.46
+)
 """For moments of numbers."""
+
+
+class Line(NamedTuple):
+    """What is known of an edge where effects are taken as linear.
+
+    Attributes:
+        parted: The part of it that curves of a third column take away.
+        made: The part that they might have made, for all that is known.
+        strength: The partial correlation of its columns given all others, without its sign.
+    """
+
+    parted: float
+    made: float
+    strength: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +344,7 @@ def edge_confidences(
     graph: CausalGraph,
     seen: Recurrence,
     curves: Curves = COUNTED,
-    bent: Mapping[Edge, tuple[float, float]] | None = None,
+    lines: Mapping[Edge, Line] | None = None,
 ) -> tuple[dict[Edge, float], dict[Edge, float]]:
     """Return the confidence of each edge of a graph, and of each arrow's direction.
 
@@ -330,14 +354,16 @@ def edge_confidences(
         graph: The pattern that is reported.
         seen: What came back under fresh noise.
         curves: What that is worth.
-        bent: Where effects are taken as linear, the part of each edge that curves take away, and that they might make.
+        lines: What is known of each edge where effects are taken as linear.
     """
     sure = {}
     for edge in graph.adjacencies:
         a, b = curves.edge
-        parted, made = (bent or {}).get(edge, (0.0, 0.0))
-        a -= curves.bent[0] * parted + curves.bent[1] * made
-        sure[edge] = calibrated((a, b), seen.edges.get(edge, 0), seen.repeats)
+        if lines is not None:
+            line = lines[edge]
+            a -= curves.parted * line.parted
+            b += curves.strong * log_strength(line) - curves.made * log_made(line)
+        sure[edge] = calibrated((a, max(b, 0.0)), seen.edges.get(edge, 0), seen.repeats)
     ways, meeting = {}, {(tail, head) for tails, head in colliders(graph) for tail in tails}
     for tail, head in graph.edges:
         a, b = curves.direction
@@ -348,6 +374,16 @@ def edge_confidences(
         told = calibrated((a, b), forward + (both - forward - backward) / 2, both)
         ways[tail, head] = max(told, 0.5)  # of an edge that is there, no direction is worse than a coin
     return sure, ways
+
+
+def log_strength(line: Line) -> float:
+    """Return the logarithm of an edge's partial correlation, as confidences take it."""
+    return math.log(line.strength + 0.01)
+
+
+def log_made(line: Line) -> float:
+    """Return the logarithm of the part of an edge that curves might have made, as confidences take it."""
+    return math.log(line.made + 0.02)
 
 
 def colliders(graph: CausalGraph) -> set[tuple[frozenset[str], str]]:
