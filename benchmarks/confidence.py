@@ -1,7 +1,7 @@
 """How sure ``escudo.discover`` is: of the edges and directions that it reports at a confidence, how many are true.
 
-Run ``python benchmarks/confidence.py`` from the repository's root; it takes about fifteen minutes of one core. It writes
-``benchmarks/results/confidence.json`` and ``confidence.md``, and exits with 1 if a target is missed.
+Run ``python benchmarks/confidence.py`` from the repository's root; it takes about fifteen minutes of one core.
+It writes ``benchmarks/results/confidence.json`` and ``confidence.md``, and exits with 1 if a target is missed.
 
 Random graphs over 4 to 10 columns with up to 4 parents each, 500 to 100,000 rows, ε from 0.3 to 10, δ = 1e-6, replace
 one row; fresh rows and noise for each. A direction counts where the edge is true. Targets: in every bin of confidence,
@@ -22,10 +22,10 @@ bin's own chance allows (two standard errors); and within 0.10 in every family.
 * **thresholds**: numbers that rise where their causes together pass a threshold.
 * **products**: positive numbers that multiply each other's powers, with noise that multiplies too.
 
-The curves were fitted on other networks of these (``gaussian`` apart, which is ``numbers``), numbers both by moments and
-by counts, whichever ``auto`` would take. *Triggers* and *saturation*, and later *rates*, *thresholds* and *products*,
-had been written so that nothing would be fitted on them, and were looked at once and four times; since confidences were
-fitted again, they are among those they are fitted on. Four families more were written before that, and looked at once,
+The curves were fitted on other networks of these (``gaussian`` apart, which is ``numbers``), numbers both by moments
+and by counts, whichever ``auto`` would take. *Triggers* and *saturation*, and later *rates*, *thresholds* and *products*,
+had been written so that nothing would be fitted on them, and were looked at once and four times; since confidences
+were fitted again, they are among those they are fitted on. Four families more were written before that, and looked at once,
 after it:
 
 * **likings**: answers on a scale of 3, 5 or 7 steps, each of a hidden number that answers above move.
