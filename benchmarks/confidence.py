@@ -23,10 +23,10 @@ bin's own chance allows (two standard errors); and within 0.10 in every family.
 * **products**: positive numbers that multiply each other's powers, with noise that multiplies too.
 
 The curves were fitted on other networks of these (``gaussian`` apart, which is ``numbers``), numbers both by moments
-and by counts, whichever ``auto`` would take. *Triggers* and *saturation*, and later *rates*, *thresholds* and *products*,
-had been written so that nothing would be fitted on them, and were looked at once and four times; since confidences
-were fitted again, they are among those they are fitted on. Four families more were written before that, and looked at once,
-after it:
+and by counts, whichever ``auto`` would take. *Triggers* and *saturation*, and later *rates*, *thresholds* and
+*products*, had been written so that nothing would be fitted on them, and were looked at once and four times; since
+confidences were fitted again, they are among those they are fitted on. Four families more were written before that,
+and looked at once, after it:
 
 * **likings**: answers on a scale of 3, 5 or 7 steps, each of a hidden number that answers above move.
 * **traits**: genotypes, numbers that they and other numbers move a little, and illnesses beyond a threshold.
