@@ -349,6 +349,100 @@ def spreads(rng: np.random.Generator, rows: int) -> Made:
     return table_of(rng, values, [0] * columns, edges)
 
 
+def laws(rng: np.random.Generator, rows: int) -> Made:
+    columns = int(rng.integers(4, 9))
+    sizes = [int(size) for size in rng.choice([2, 3], size=columns)]
+    values: list[Any] = []
+    edges = []
+    for j, size in enumerate(sizes):
+        above = [int(i) for i in rng.choice(j, size=min(j, int(rng.integers(1, 4))), replace=False)]
+        edges += [(i, j) for i in above]
+        shape = [sizes[i] for i in above]
+        place = np.ravel_multi_index([values[i] for i in above], shape) if above else np.zeros(rows, dtype=np.int64)
+        mixed = rng.uniform(0.15, 1)
+        law = mixed * rng.dirichlet(np.ones(size), size=math.prod(shape)) + (1 - mixed) * rng.dirichlet(np.full(size, 2))
+        values.append(drawn(rng, law[place]))
+    return table_of(rng, values, sizes, edges)
+
+
+def copies(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+    sizes = [int(size) for size in rng.choice([2, 3, 4, 5], size=columns)]
+    values: list[Any] = []
+    edges = []
+    for j, size in enumerate(sizes):
+        value = drawn(rng, np.broadcast_to(rng.dirichlet(np.full(size, 1.0)), (rows, size)))
+        above = [int(i) for i in rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)]
+        edges += [(i, j) for i in above]
+        whom = drawn(rng, np.broadcast_to(rng.dirichlet([3.0, *(1.0 for _ in above)]), (rows, len(above) + 1)))
+        for k, i in enumerate(above):
+            value = np.where(whom == k + 1, rng.integers(0, size, size=sizes[i])[values[i]], value)
+        values.append(value)
+    return table_of(rng, values, sizes, edges)
+
+
+def branches(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+    sizes = [int(size) for size in rng.choice([2, 3, 4], size=columns)]
+    values: list[Any] = []
+    edges = []
+    for j, size in enumerate(sizes):
+        above = [int(i) for i in rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)]
+        edges += [(i, j) for i in above]
+        base = rng.dirichlet(np.full(size, 2.0))
+        law, open_rows = np.broadcast_to(base, (rows, size)).copy(), np.ones(rows, dtype=bool)
+        for i in above:  # in one level of a column the next one is asked, in the others it is settled
+            law[open_rows] = (0.5 * rng.dirichlet(np.full(size, 1.0), size=sizes[i]) + 0.5 * base)[values[i][open_rows]]
+            open_rows &= values[i] == rng.integers(sizes[i])
+        values.append(drawn(rng, law))
+    return table_of(rng, values, sizes, edges)
+
+
+def powers(rng: np.random.Generator, rows: int) -> Made:
+    columns, most, apart = int(rng.integers(4, 10)), int(rng.integers(1, 5)), float(rng.choice([0.0, 1.5, 3.0]))
+    values: list[Any] = []
+    edges = []
+    for j in range(columns):
+        value = rng.normal(size=rows) + apart * (rng.random(rows) < rng.uniform(0.2, 0.8))
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            z = np.clip((values[i] - values[i].mean()) / values[i].std(), -4, 4)
+            effect = np.sign(z) * np.abs(z) ** rng.uniform(0.5, 2)
+            value = value + rng.choice([-1, 1]) * rng.uniform(0.2, 1.2) * effect / effect.std()
+        values.append(value)
+    return table_of(rng, values, [0] * columns, edges)
+
+
+def clinics(rng: np.random.Generator, rows: int) -> Made:
+    columns, most = int(rng.integers(4, 10)), int(rng.integers(1, 5))
+    values: list[Any] = []
+    sizes: list[int] = []
+    edges = []
+    for j in range(columns):
+        total = np.zeros(rows)
+        for i in map(int, rng.choice(j, size=min(j, int(rng.integers(0, most + 1))), replace=False)):
+            edges.append((i, j))
+            moved = rng.normal(size=sizes[i])[values[i]] if sizes[i] else values[i] / values[i].std()
+            total = total + rng.choice([-1, 1]) * rng.uniform(0.3, 1.2) * (moved - moved.mean())
+        kind = rng.choice(["number", "number", "yes or no", "stage"])
+        if kind == "number":
+            law = rng.choice(["normal", "gamma", "uniform"])
+            noise = {"normal": rng.normal, "gamma": lambda size: rng.gamma(2, size=size), "uniform": rng.random}[law]
+            value = noise(size=rows)
+            values.append(total + value / value.std())
+        elif kind == "yes or no":
+            values.append((rng.logistic(size=rows) < total + rng.uniform(-2.5, 1)).astype(np.int64))
+        else:
+            values.append(np.searchsorted(np.sort(rng.uniform(-2, 2, size=3)), total + rng.logistic(size=rows)))
+        sizes.append({"number": 0, "yes or no": 2, "stage": 4}[str(kind)])
+    return table_of(rng, values, sizes, edges)
+
+
+def drawn(rng: np.random.Generator, law: Any) -> Any:
+    """Draw a level for each row from its law."""
+    return (rng.random(len(law))[:, None] > law.cumsum(axis=1)[:, :-1]).sum(axis=1)
+
+
 FAMILIES: dict[str, tuple[Callable[..., Made], str]] = {
     "networks": (network, "auto"),
     "mixed": (mixed, "auto"),
@@ -364,8 +458,13 @@ FAMILIES: dict[str, tuple[Callable[..., Made], str]] = {
     "traits": (traits, "auto"),
     "doses": (doses, "auto"),
     "spreads": (spreads, "auto"),
+    "laws": (laws, "auto"),
+    "copies": (copies, "auto"),
+    "branches": (branches, "auto"),
+    "powers": (powers, "auto"),
+    "clinics": (clinics, "auto"),
 }
-UNSEEN = ("likings", "traits", "doses", "spreads")
+UNSEEN = ("copies", "branches", "powers", "clinics")
 SEEN = tuple(family for family in FAMILIES if family not in UNSEEN)
 WITHOUT_DIRECTIONS = ("networks", "mixed", "numbers", "gaussian")
 BY_MOMENTS_TOO = ("numbers", "saturation", "bows", "rates", "thresholds", "products")
