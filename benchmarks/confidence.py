@@ -40,8 +40,8 @@ counts is how many of them get an arrow at all.
 
 Options: ``--networks`` is how many of each family, three times as many of those that nothing was fitted on; ``--fit``
 fits the curves of ``escudo/discovery/_pattern.py`` instead, on so many networks of each family, of other seeds, prints
-them, and keeps beside the result how far off they are on a family that was left out; ``--quick`` is a smoke run that
-writes nothing.
+them, and keeps beside the result how far off they are on a family left out; ``--workers`` is how many processes
+work; ``--quick`` is a smoke run that writes nothing.
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ import argparse
 import itertools
 import json
 import math
+import resource
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +70,7 @@ from escudo.table import PrivateTable, Schema
 
 SEED = 20_261_118
 NETWORKS, WITHOUT, UNSEEN_TIMES = 160, 40, 3
-FEW_FAMILIES = 0.2  # log-odds, taken off directions where a curve was fitted on fewer than three families
-FIRST = 5_000  # networks of smaller numbers were looked at before
-FEW_FAMILIES = 0.2  # log-odds, taken off directions where a curve was fitted on fewer than three families
+FIRST = 6_000  # networks of smaller numbers were looked at before
 BINS = (0.0, 0.5, 0.7, 0.85, 0.94, 1.0)
 RESULTS = Path(__file__).parent / "results"
 
@@ -359,8 +360,8 @@ def laws(rng: np.random.Generator, rows: int) -> Made:
         edges += [(i, j) for i in above]
         shape = [sizes[i] for i in above]
         place = np.ravel_multi_index([values[i] for i in above], shape) if above else np.zeros(rows, dtype=np.int64)
-        mixed = rng.uniform(0.15, 1)
-        law = mixed * rng.dirichlet(np.ones(size), size=math.prod(shape)) + (1 - mixed) * rng.dirichlet(np.full(size, 2))
+        mixed, base = rng.uniform(0.15, 1), rng.dirichlet(np.full(size, 2.0))
+        law = mixed * rng.dirichlet(np.ones(size), size=math.prod(shape)) + (1 - mixed) * base
         values.append(drawn(rng, law[place]))
     return table_of(rng, values, sizes, edges)
 
@@ -467,16 +468,33 @@ FAMILIES: dict[str, tuple[Callable[..., Made], str]] = {
 UNSEEN = ("copies", "branches", "powers", "clinics")
 SEEN = tuple(family for family in FAMILIES if family not in UNSEEN)
 WITHOUT_DIRECTIONS = ("networks", "mixed", "numbers", "gaussian")
-BY_MOMENTS_TOO = ("numbers", "saturation", "bows", "rates", "thresholds", "products")
-WITH_NUMBERS = ("mixed", *BY_MOMENTS_TOO)
-FITTED_ON = ("networks", "triggers", *WITH_NUMBERS)
+BY_MOMENTS_TOO = ("numbers", "saturation", "bows", "rates", "thresholds", "products", "doses", "spreads")
+WITH_NUMBERS = ("mixed", "traits", *BY_MOMENTS_TOO)
+FITTED_ON = ("networks", "triggers", "likings", "laws", *WITH_NUMBERS)
 
 
-def reported(family: str, count: int, start: int) -> list[dict[str, Any]]:
+def done(work: Callable[..., Any], tasks: Sequence[Sequence[Any]], workers: int) -> list[Any]:
+    """Return what came of each task, in order."""
+    if workers == 1:
+        return [work(*task) for task in tasks]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(work, *zip(*tasks, strict=True)))
+
+
+def in_pieces(families: Sequence[str], count: Callable[[str], int], start: int = 0) -> list[tuple[str, range]]:
+    """Return some numbers of networks of each family at a time."""
+    return [
+        (family, range(first, min(first + 20, start + count(family))))
+        for family in families
+        for first in range(start, start + count(family), 20)
+    ]
+
+
+def reported(family: str, numbers: range) -> list[dict[str, Any]]:
     """Return every reported edge and direction with its confidence, and whether it is true."""
     make, method = FAMILIES[family]
     found = []
-    for number in range(start, start + count):
+    for number in numbers:
         rng = np.random.default_rng([SEED, sum(family.encode()), number])
         rows, epsilon = rows_and_budget(rng)
         table, truth = make(rng, rows)
@@ -511,12 +529,21 @@ def without_directions(family: str, count: int) -> dict[str, Any]:
 # -- fitting
 
 
-def fit(count: int) -> dict[str, Any]:
-    """Return the curves that turn frequencies into probabilities, and how far off they are on families left out.
+def fit(count: int, workers: int) -> dict[str, Any]:
+    """Return the curves that turn frequencies into probabilities, and how far off they are on families left out."""
+    several: dict[str, list[dict[str, Any]]] = {}
+    for seen in done(drawn_for_fit, in_pieces(FITTED_ON, lambda _: count), workers):
+        for curve, one in seen:
+            several.setdefault(curve, []).append(one)
+    return fitted(several, count)
+
+
+def drawn_for_fit(family: str, numbers: range) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is known of edges and arrows of some networks, each beside the curve that it is for.
 
     Edges are those of the first graph that is found, doubtful ones too; directions those of its arrows that are shown.
     """
-    several: dict[str, list[dict[str, Any]]] = {}
+    found: list[tuple[str, dict[str, Any]]] = []
     drawn: list[Any] = []
     bends: list[bool] = []
     original, looked = _discrete.edge_confidences, _gaussian.Curvature.seen
@@ -529,7 +556,7 @@ def fit(count: int) -> dict[str, Any]:
         return property(lambda curvature: [bends.append(looked.__get__(curvature)), told][1])
 
     _discrete.edge_confidences = _gaussian.edge_confidences = kept  # type: ignore[assignment]
-    for family, number in itertools.product(FITTED_ON, range(count)):
+    for number in numbers:
         for counted in (False, True) if family in BY_MOMENTS_TOO else (True,):
             _gaussian.Curvature.seen = seen_as(counted)  # type: ignore[assignment, misc]
             rng = np.random.default_rng([SEED, 33, sum(family.encode()), number])
@@ -540,11 +567,10 @@ def fit(count: int) -> dict[str, Any]:
             answer = discover(table, epsilon=epsilon, delta=1e-6, seed=number)
             name = "LINEAR" if answer.method == "gaussian" else "BINNED" if family in WITH_NUMBERS else "COUNTED"
             about = {"family": family, "number": number, "auto": not bends or bends[0] == counted}
-            for kind, seen in features(*drawn[0], truth):
-                several.setdefault(f"{name} {kind}", []).append({**about, **seen})
+            found += [(f"{name} {kind}", {**about, **seen}) for kind, seen in features(*drawn[0], truth)]
     _discrete.edge_confidences = _gaussian.edge_confidences = original
     _gaussian.Curvature.seen = looked  # type: ignore[method-assign]
-    return fitted(several, count)
+    return found
 
 
 def features(graph: Any, again: Any, lines: Any, truth: CausalGraph) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -583,10 +609,10 @@ def fitted(several: dict[str, list[dict[str, Any]]], count: int) -> dict[str, An
     left: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name, some in sorted(several.items()):
         kind = name.split()[1]
-        found["curves"][name] = np.round(curve_of(kind, some), 2).tolist()
+        found["curves"][name] = np.round(curve_of(some), 2).tolist()
         families = sorted({one["family"] for one in some})
         for family in families if len(families) > 1 else ():
-            curve = curve_of(kind, [one for one in some if one["family"] != family])
+            curve = curve_of([one for one in some if one["family"] != family])
             left.setdefault((kind, family), []).extend(
                 {**one, "confidence": said(kind, one["seen"], curve)}
                 for one in some
@@ -610,11 +636,8 @@ def said(kind: str, seen: Sequence[float], curve: Sequence[float]) -> float:
     return 1 / (1 + math.exp(-odds + min(slope, 0.0) * back))
 
 
-def curve_of(kind: str, some: Sequence[dict[str, Any]]) -> Any:
-    """Return the logistic regression of what is true on what was seen; families count alike.
-
-    Of directions less is claimed than that where they come of fewer than three families.
-    """
+def curve_of(some: Sequence[dict[str, Any]]) -> Any:
+    """Return the logistic regression of what is true on what was seen; families count alike."""
     from scipy.optimize import minimize
 
     x, y = np.array([one["seen"] for one in some]), np.array([one["true"] for one in some], dtype=float)
@@ -626,9 +649,7 @@ def curve_of(kind: str, some: Sequence[dict[str, Any]]) -> Any:
         slope = x.T @ (weight * (1 / (1 + np.exp(-z)) - y))
         return float(weight @ (np.logaddexp(0, z) - y * z) + 1e-3 * (curve @ curve)), slope + 2e-3 * curve
 
-    found = minimize(loss, np.zeros(x.shape[1]), jac=True).x
-    found[0] -= FEW_FAMILIES * (kind == "direction" and len(many) < 3)
-    return found
+    return minimize(loss, np.zeros(x.shape[1]), jac=True).x
 
 
 # -- writing down
@@ -801,11 +822,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=NETWORKS)
     parser.add_argument("--fit", type=int, metavar="NETWORKS", help="only fit the curves again")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     record = RESULTS / "confidence.json"
     if options.fit:
-        found = fit(options.fit)
+        found = fit(options.fit, options.workers)
         print(json.dumps(found["curves"], indent=1))
         result = {**json.loads(record.read_text()), "fitted": found}
         record.write_text(json.dumps(result, indent=1) + "\n")
@@ -813,9 +835,8 @@ def main() -> int:
         return 0
     count = 4 if options.quick else options.networks
     start, machine = time.process_time(), made(seed=SEED)
-    every = [
-        one for family in FAMILIES for one in reported(family, count * (UNSEEN_TIMES if family in UNSEEN else 1), FIRST)
-    ]
+    tasks = in_pieces(tuple(FAMILIES), lambda family: count * (UNSEEN_TIMES if family in UNSEEN else 1), FIRST)
+    every = [one for some in done(reported, tasks, options.workers) for one in some]
     bins = []
     for kind in ("edge", "direction"):
         some = [one for one in every if one["kind"] == kind]
@@ -837,7 +858,7 @@ def main() -> int:
             "each": all(within(row, 0.10) for table in bins for row in table["rows"]),
         },
     }
-    result["seconds"] = time.process_time() - start
+    result["seconds"] = time.process_time() - start + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     print(page(result))
     if not options.quick:
         record.write_text(json.dumps(result, indent=1) + "\n")
