@@ -42,14 +42,18 @@ def told(facts: Mapping[str, Any]) -> str:
 
 
 def commit() -> str:
-    """Return the commit that is measured, with a remark if the package has changes that are in none."""
+    """Return the commit that is measured, with a remark if the package has changes that are in none.
+
+    Where the sources are a copy without their history, ``ESCUDO_COMMIT`` says it.
+    """
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], capture_output=True, text=True, check=False, cwd=_HERE)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     changed = git("status", "--porcelain", "--", "../src")
-    return (git("rev-parse", "--short", "HEAD") or "none") + (" with uncommitted changes" if changed else "")
+    known = git("rev-parse", "--short", "HEAD") or os.environ.get("ESCUDO_COMMIT", "none")
+    return known + (" with uncommitted changes" if changed else "")
 
 
 def processor() -> str:

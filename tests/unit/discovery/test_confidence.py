@@ -7,7 +7,7 @@ import pytest
 
 from escudo.causal import CausalGraph, Knowledge
 from escudo.discovery import discover
-from escudo.discovery._pattern import Recurrence, edge_confidences, recurrence, settled
+from escudo.discovery._pattern import LINEAR, Line, Recurrence, edge_confidences, recurrence, settled
 from escudo.table import PrivateTable
 
 
@@ -29,6 +29,28 @@ def test_confidence_rises_with_how_often_an_edge_came_back():
     edges = {("a", "b"): 20, ("b", "c"): 10}
     sure, _ = edge_confidences(graph, Recurrence(repeats=20, edges=edges, arrows={}))
     assert 1 > sure["a", "b"] > 0.9 > sure["b", "c"] > 0.3 > sure["c", "d"] > 0
+
+
+def sure_of(back: int, **known: float) -> float:
+    """Return the confidence of an edge of linear effects that came back so many times out of 20."""
+    line = Line(**{"parted": 0.0, "made": 0.1, "strength": 0.3, **known})
+    seen = Recurrence(repeats=20, edges={("a", "b"): back}, arrows={})
+    return edge_confidences(CausalGraph.from_edges([("a", "b")]), seen, LINEAR, {("a", "b"): line})[0]["a", "b"]
+
+
+def test_a_strong_edge_that_came_back_counts_more_than_a_weak_one_or_one_that_curves_may_have_made():
+    assert sure_of(20, strength=0.5) > sure_of(20, strength=0.1) > sure_of(20, strength=0.02)
+    assert sure_of(20, made=0.02) > sure_of(20, made=0.3) > sure_of(20, made=1.0)
+    assert sure_of(20) > sure_of(20, parted=0.5)
+    assert sure_of(10, strength=0.5) == pytest.approx(sure_of(10, strength=0.02))  # half of the time is no sign
+
+
+@pytest.mark.parametrize("made", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("strength", [0.0, 0.02, 0.2, 1.0])
+def test_coming_back_more_often_never_makes_an_edge_less_sure(made: float, strength: float):
+    stated = [sure_of(back, made=made, strength=strength) for back in range(21)]
+    assert stated == sorted(stated)
+    assert 0.05 < stated[0] + stated[-1] < 2
 
 
 def test_directions_that_came_back_open_count_half():
