@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import tracking
+from escudo._card import first_of, tracking
 from escudo._validate import finite
 from escudo.asking import AskOptions, planning, run, verb
 from escudo.errors import InputError, SchemaError
@@ -75,8 +75,8 @@ OTHER = "(other)"
 """The level that learnt text columns have for all levels that were not learnt."""
 
 
-BOUNDS_LEARNT = "bounds learnt privately"
-"""What a column says whose bounds were learnt."""
+BOUNDS_LEARNT, LEVELS_LEARNT = "bounds learnt privately", "levels learnt privately"
+"""What a column says whose bounds, or whose levels, were learnt."""
 
 
 _BINS = 20
@@ -218,7 +218,7 @@ def with_levels(column: Categorical, shown: Sequence[Level]) -> Categorical:
     """Return the column with the levels that were shown, or still open if there is none."""
     if not shown:
         return replace(column, note="no level was common enough to be learnt with this budget; state the levels")
-    learnt = replace(column, levels=in_order(shown), confirmed=True, note="levels learnt privately")
+    learnt = replace(column, levels=in_order(shown), confirmed=True, note=LEVELS_LEARNT)
     if not isinstance(shown[0], str):
         return learnt
     return replace(learnt, levels=(*(level for level in learnt.levels if level != OTHER), OTHER), other=OTHER)
@@ -463,7 +463,7 @@ def _with_rules(schema: Schema, rules: Sequence[str]) -> Schema:
 
 def _much_clamped(names: Sequence[str]) -> str:
     return (
-        f"Warning: the bounds of {', '.join(map(repr, names))} clamp about a third of the values or more, as there are "
+        f"Warning: the bounds of {first_of(map(repr, names))} clamp about a third of the values or more, as there are "
         "few for this budget. State bounds from what is public, or spend more on them."
     )
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import narwhals as nw
 import numpy as np
 
+from escudo._card import first_of
 from escudo._validate import did_you_mean
 from escudo.errors import EngineError, EscudoError, InputError, SchemaError
 from escudo.table._columns import Categorical, Column, Numeric
@@ -217,9 +218,9 @@ def _check_columns(schema: Schema, found: list[str]) -> None:
             raise SchemaError(f"column {name!r} reads as a pattern that stands for other columns; rename it.")
     absent = [name for name in wanted if name not in found]
     if absent:
-        listed = ", ".join(repr(name) for name in absent[:8]) + (", ..." if len(absent) > 8 else "")
         raise SchemaError(
-            f"the table does not have the schema's column{'s' if len(absent) > 1 else ''} {listed}; "
+            f"the table does not have the schema's column{'s' if len(absent) > 1 else ''} "
+            f"{first_of(map(repr, absent))}; "
             f"rename the column in the table or in the schema.{instead_of(absent[0], wanted, found)}"
         )
 
