@@ -107,7 +107,7 @@ _POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyon
 def strip(column: Column, dtype: nw.dtypes.DType | None) -> Column:
     """Return an unconfirmed column without anything that may have been read from data.
 
-    Its name, whether it is numeric, a date or categorical, how a date is written and an order of levels remain, and of
+    Its name, whether it is numeric, a date or categorical, how text writes it and an order of levels remain, and of
     a column without bounds or one that is derived from others, in which no draft writes them, its bins and whether its
     values are whole. Levels, bounds, and whether values are missing or whole beside drafted bounds go. A type in the
     table may say what is whole too, and missing values get a cell in any case. A boolean type leaves nothing to be
@@ -123,6 +123,7 @@ def strip(column: Column, dtype: nw.dtypes.DType | None) -> Column:
             missing=True,
             confirmed=False,
             date=column.date,
+            form=column.form,
             derived=column.derived,
             unit=column.unit,
         )
@@ -140,7 +141,8 @@ def wide(column: Numeric) -> Numeric:
 
 def _asked(column: Numeric, **cut: Any) -> Numeric:
     """Return a column as it is counted to learn its bounds."""
-    return Numeric(column.name, missing=True, date=column.date, derived=column.derived, unit=column.unit, **cut)
+    kept: dict[str, Any] = {name: getattr(column, name) for name in ("date", "form", "derived", "unit")}
+    return Numeric(column.name, missing=True, **kept, **cut)
 
 
 def occupied(noisy: Integers, scale: float) -> range:

@@ -419,6 +419,7 @@ def _stated(column: Column) -> str:
         )
         return f"{'in this order ' if column.ordered else ''}{shown}{missing}{recoded}"
     lower, upper = column.bounds
+    missing += "" if column.form is None else f", written as {column.form!r}"
     return f"from {column.shown(lower)} to {column.shown(upper)}, in {column.size - column.missing} bins{missing}"
 
 
@@ -553,7 +554,8 @@ def _values_of(column: Column) -> str:
         return shown + missing
     low, high = (f"{bound:g}" if column.date is None else column.shown(bound) for bound in column.bounds)
     derived = "" if column.derived is None else f", {' - '.join(column.derived)}"
-    return f"{column.bins:,} {'private ' if column.private else ''}bins on [{low}, {high}]{missing}{derived}"
+    written = "" if column.form is None else f", written as {column.form}"
+    return f"{column.bins:,} {'private ' if column.private else ''}bins on [{low}, {high}]{missing}{derived}{written}"
 
 
 def _print_check(console: Console, report: SchemaCheck) -> None:

@@ -175,6 +175,7 @@ def _shown(column: Column, *, showing: bool) -> dict[str, Any]:
     if not (hidden or column.open):
         lower, upper = (column.shown(bound) for bound in column.bounds)
         cut = "bins chosen by the release" if column.private else f"in {column.bins} bins"
+        cut += "" if column.form is None else f", written as {column.form}"
         told |= {"lower": lower, "upper": upper, "summary": f"{kinds}, {lower} to {upper}, {cut}"}
     return told
 
@@ -205,7 +206,7 @@ def _spec(said: Mapping[str, str], before: Mapping[str, Any], levels: bool) -> d
         if said.get("bins", "").strip():
             spec["bins"] = int(_number("bins", said["bins"]))
         if kind == before["type"]:
-            spec |= {name: before[name] for name in ("fill", "from", "unit") if name in before}
+            spec |= {name: before[name] for name in ("fill", "from", "unit", "format") if name in before}
             if "edges" in before and "bins" not in spec and _same_bounds(spec, before["edges"]):
                 spec = {name: value for name, value in spec.items() if name not in ("lower", "upper")}
                 spec["edges"] = before["edges"]

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import narwhals as nw
 import numpy as np
 
-from escudo._card import first_of
 from escudo._validate import did_you_mean
 from escudo.errors import EngineError, EscudoError, InputError, SchemaError
 from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._encode import Holds, check_holds, holds, known_texts, number, text_key
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
-from escudo.table._values import as_dates, as_text, encodable, loosely_in_sql
+from escudo.table._values import as_text, encodable, loosely_in_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -189,7 +188,7 @@ def open_source(frame: object, schema: Schema) -> Source:
 
 
 def reads_texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> bool:
-    """Whether dates that are text are read by their format: where rows are read by polars, not in a database."""
+    """Whether texts are read as dates or numbers by a format: where rows are read by polars, not in a database."""
     kind = frame.implementation
     return bool(kind.is_polars() or kind.is_pandas_like() or kind.is_pyarrow() or kind.is_dask())
 
@@ -218,9 +217,9 @@ def _check_columns(schema: Schema, found: list[str]) -> None:
             raise SchemaError(f"column {name!r} reads as a pattern that stands for other columns; rename it.")
     absent = [name for name in wanted if name not in found]
     if absent:
+        listed = ", ".join(repr(name) for name in absent[:8]) + (", ..." if len(absent) > 8 else "")
         raise SchemaError(
-            f"the table does not have the schema's column{'s' if len(absent) > 1 else ''} "
-            f"{first_of(map(repr, absent))}; "
+            f"the table does not have the schema's column{'s' if len(absent) > 1 else ''} {listed}; "
             f"rename the column in the table or in the schema.{instead_of(absent[0], wanted, found)}"
         )
 
@@ -293,8 +292,8 @@ def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.
             changed.append(_project_lazily(name, column))
         elif types[name] in (pl.Date, pl.Datetime):
             changed.append(days_of(pl.col(name), types[name]))
-        elif isinstance(column, Numeric) and column.date and types[name] in (pl.String, pl.Categorical, pl.Enum):
-            changed.append(as_dates(pl.col(name).cast(pl.String), column.date).cast(pl.Int32))
+        elif isinstance(column, Numeric) and column._reads_text and types[name] in (pl.String, pl.Categorical, pl.Enum):
+            changed.append(column._in_text(pl.col(name).cast(pl.String)).alias(name))
         elif column is None and types[name] in (pl.String, pl.Categorical, pl.Enum):
             changed.append(key_of_text(name))
     return frame.with_columns(changed)
@@ -474,8 +473,8 @@ def _series_from_pandas(name: str, series: Any, column: Column | None) -> pl.Ser
         if typed.dtype in (pl.Date, pl.Datetime) and isinstance(column, Numeric) and column.date is not None:
             return typed.to_frame().select(days_of(pl.col(name), typed.dtype)).to_series()
         text = typed.dtype == pl.String
-        if text and isinstance(column, Numeric) and column.date is not None:
-            return typed.to_frame().select(as_dates(pl.col(name), column.date).cast(pl.Int32)).to_series()
+        if text and isinstance(column, Numeric) and column._reads_text:
+            return typed.to_frame().select(column._in_text(pl.col(name)).alias(name)).to_series()
         if text or typed.dtype == pl.Boolean or typed.dtype.is_numeric():
             if column is None:
                 return typed.to_frame().select(key_of_text(name)).to_series() if text else typed

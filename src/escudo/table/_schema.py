@@ -372,8 +372,8 @@ class Schema:
 
     def as_escudo_writes(self) -> Schema:
         """Return the schema of the same columns in a text file of synthetic rows: commas, points, UTF-8, ISO dates."""
-        dates = [column for column in self.fields if isinstance(column, Numeric) and column.date is not None]
-        plain = self.with_columns(*(replace(column, date=ISO) for column in dates))
+        read = [column for column in self.fields if isinstance(column, Numeric) and column._reads_text]
+        plain = self.with_columns(*(replace(column, date=column.date and ISO, form=None) for column in read))
         return replace(plain, delimiter=None, encoding="utf-8", decimal=".", header=())
 
     def confirm(self, names: Iterable[str] | None = None) -> Schema:
