@@ -131,7 +131,7 @@ def form_of(page: str, name: str) -> dict[str, str]:
 
 
 def test_a_form_that_is_saved_untouched_changes_nothing(visits: tuple[Studio, TestClient]) -> None:
-    """Bins that a release chooses stay its to choose; edges, differences, fills, formats, prefixes, loose ones are not lost."""
+    """Bins that a release chooses stay its to choose; edges, differences, fills, formats and prefixes are not lost."""
     studio, client = visits
     page = client.get("/table").text
     assert "bins chosen by the release, written as $1,234.5" in page
