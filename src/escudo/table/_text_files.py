@@ -22,7 +22,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -263,21 +263,32 @@ def seeming(file: Path, dialect: Dialect) -> dict[str, Any]:
 
 
 def _spans_lines(file: Path, dialect: Dialect) -> bool:
-    """Whether quoted fields hold line feeds: most records of several lines have the fields that the first line has."""
+    """Whether quoted fields hold line feeds: most records of several lines have the fields that the first line has.
+
+    One whose quotes are not all closed has not, whatever its fields: it is all the lines after a single open quote.
+    """
     import polars as pl
 
     lines = _lines(_source(file, dialect)).select((pl.col(_LINE).str.count_matches('"') % 2 == 1).any())
     if not lines.collect(engine="streaming").item():
         return False
-    wanted, balance, line = len(header(file, dialect)), 0, 0
+    wanted, balance, line, quotes = len(header(file, dialect)), 0, 0, 0
+
+    def counted(lines: Iterable[str]) -> Iterator[str]:
+        nonlocal quotes
+        for each in lines:
+            quotes += each.count('"')
+            yield each
+
     with file.open("rb") as opened:
         codec = _codec(opened.read(2), dialect.encoding)
     with file.open(encoding=codec, errors="replace", newline="") as text:
-        records = csv.reader(text, delimiter=dialect.delimiter)
+        records = csv.reader(counted(text), delimiter=dialect.delimiter)
         try:
             for record in records:
                 several, line = records.line_num - line > 1, records.line_num
-                balance += several * (1 if len(record) == wanted else -1)
+                balance += several * (1 if len(record) == wanted and quotes % 2 == 0 else -1)
+                quotes = 0
         except csv.Error:  # a quote that is never closed: more than a field may hold
             balance -= 1
     return balance > 0
