@@ -47,7 +47,7 @@ _ELSEWHERE = {
     "budget": "escudo ledger",
     "version": "escudo --version",
 }
-"""What there is instead of commands that somebody might look for, who knows the Python names or the groups' commands."""
+"""What there is instead of commands that somebody may look for who knows the names in Python, or those in groups."""
 
 
 class _Commands(TyperGroup):

@@ -459,8 +459,8 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, 
         return _draft_date(_read_dates(texts, name, _PLAIN_DAY), name, _PLAIN_DAY)
     if (kind := _personal(name, levels, rows)) is not None:
         return (
-            f"it seems to hold {kind}. Such values are never copied into a schema; to use it all the same, describe it by "
-            "hand"
+            f"it seems to hold {kind}. Such values are never copied into a schema; to use it all the same, describe it "
+            "by hand"
         )
     numbered = stored == "integer" and (rows > _MANY or _ROW_NAME.fullmatch(name.strip()) is not None)
     if numbered and _numbers_rows(frame, name, rows):
