@@ -975,9 +975,7 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
             found = replace(found, looks_like=seeming(files[0], dialect))
             frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it
     else:
-        frame, source = as_lazy(data)
-        if _spelt(data):
-            frame = nw.from_native(_with_days(frame.to_native(), schema))
+        frame, source = as_lazy(data, schema=schema if _is_json(data) else None)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
@@ -997,22 +995,11 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
         )
 
 
-def _spelt(data: Any) -> bool:
-    """Return whether values are written as texts, days among them: in text files, sheets and files of JSON."""
+def _is_json(data: Any) -> bool:
+    """Return whether data are files of lines of JSON, which state no types."""
     if not isinstance(data, str | PathLike) or is_lake(data):
         return False
-    return bool(text_files(data)) or all(file.suffix.lower() in _JSON for file in data_files(data))
-
-
-def _with_days(frame: Any, schema: Schema) -> Any:
-    """Return a frame of polars with days and numbers read where its schema says how they are written."""
-    import polars as pl
-
-    read = {column.name: column for column in schema.fields if isinstance(column, Numeric) and column._reads_text}
-    texts = [name for name, dtype in frame.collect_schema().items() if dtype == pl.String]
-    days = {name: as_dates(pl.col(name), column.date) for name, column in read.items() if column.date}
-    found = {name: days.get(name, read[name]._in_text(pl.col(name))) for name in texts if name in read}
-    return frame.with_columns(each.alias(name) for name, each in found.items())
+    return all(file.suffix.lower() in _JSON for file in data_files(data))
 
 
 def _advice(schema: Schema) -> Iterator[str]:
