@@ -57,7 +57,7 @@ from escudo.table._text_files import (
     seeming,
     stated_texts,
 )
-from escudo.table._values import ISO, as_dates, as_numbers, as_python, as_text, is_null, loosely, numbers_in_texts
+from escudo.table._values import ISO, as_dates, as_numbers, as_python, held_texts, is_null, loosely, numbers_in_texts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -595,14 +595,13 @@ def _nearly_all(
 
 
 def _texts_of(frame: nw.LazyFrame[Any], name: str) -> pl.LazyFrame:
-    """Return a column of text in polars."""
+    """Return a column of text in polars; what is no text that it holds is null."""
     import polars as pl
 
-    native = frame.to_native() if frame.implementation.is_polars() else frame.select(nw.col(name)).collect().to_polars()
-    held: pl.LazyFrame = native.lazy().select(name)
-    if held.collect_schema()[name] == pl.Object:  # which polars casts to no other type
-        return pl.LazyFrame({name: pl.Series(map(as_text, held.collect()[name]), dtype=pl.String)})
-    return held.select(pl.col(name).cast(pl.String))
+    if frame.implementation.is_polars() and frame.collect_schema()[name] != nw.Object:
+        held: pl.LazyFrame = frame.to_native().select(pl.col(name).cast(pl.String))
+        return held
+    return pl.LazyFrame({name: held_texts(frame.select(nw.col(name)).collect()[name].to_list())}, {name: pl.String})
 
 
 def _personal(name: str, levels: list[Any], rows: int) -> str | None:
@@ -1100,7 +1099,8 @@ def _check_column(
         return ColumnCheck(name=column.name, problem=str(error))
     if column.open:
         return ColumnCheck(name=column.name, missing_allowed=column.missing, open=True)
-    if storage_of(dtype) == "object":
+    loose = isinstance(column, Categorical) and column.loose
+    if storage_of(dtype) == "object" or (loose and frame.implementation.is_pandas_like()):  # texts may be no Unicode
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
         return _check_distinct(frame, column, rows) if column.loose else _check_levels(frame, column, rows)

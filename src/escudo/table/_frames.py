@@ -29,7 +29,7 @@ from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._encode import Holds, check_holds, holds, known_texts, number, text_key
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
-from escudo.table._values import as_text, encodable, loosely_in_sql
+from escudo.table._values import held_texts, loosely_in_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -490,8 +490,7 @@ def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Seri
     if column is None:
         return person_keys(name, values)
     if isinstance(column, Categorical) and column.open:  # of unknown levels, texts alone can be told apart for certain
-        texts = [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]
-        return pl.Series(name, texts, dtype=pl.String)
+        return pl.Series(name, held_texts(values), dtype=pl.String)
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
     return pl.Series(name, column._read(values))

@@ -228,6 +228,11 @@ def _in_texts(values: Sequence[Any], read: pl.Expr) -> NDArray[np.float64]:
     """Return what an expression over the column "text" reads in objects that are text; NaN for all others."""
     import polars as pl
 
-    texts = [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]
     found = read.cast(pl.Float64).fill_null(math.nan)
-    return pl.DataFrame({"text": texts}, schema={"text": pl.String}).select(found).to_series().to_numpy()
+    texts = pl.DataFrame({"text": held_texts(values)}, schema={"text": pl.String})
+    return texts.select(found).to_series().to_numpy()
+
+
+def held_texts(values: Iterable[Any]) -> list[str | None]:
+    """Return objects that are text as plain text, and None for all others and for what no file can hold."""
+    return [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]

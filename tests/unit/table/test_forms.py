@@ -305,3 +305,20 @@ def test_the_command_line_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture
         told = capsys.readouterr().out
         assert "$1,234.5" in told
     assert json.loads(told)["columns"]["x"]["format"] == "$1,234.5"
+
+
+@pytest.mark.parametrize("odd", ["\ud800", np.datetime64("NaT"), 10**400, b"x", 5, None, float("nan"), object(), True])
+def test_one_odd_object_among_texts_is_no_error_of_a_draft_or_a_check(odd: Any) -> None:
+    texts = {"price": some(lambda x: f"${x:,.0f}"), "sex": ["f", "m "] * 150}
+    loose = Categorical("sex", ["F", "M"], loose=True)
+    schema = Schema((PRICE, loose))
+    for name in texts:
+        held: dict[str, list[Any]] = {each: list(values) for each, values in texts.items()}
+        held[name][7] = odd
+        for frame in (
+            pd.DataFrame(held, dtype=object),
+            pl.DataFrame([pl.Series(each, values, dtype=pl.Object) for each, values in held.items()]),
+        ):
+            assert draft(frame).fields
+            assert check(frame, schema).problems == ()
+            assert PrivateTable(frame, schema).counts("price").sum() == 300
