@@ -131,6 +131,7 @@ _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y",
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _TIMES = ("", *(between + clock + zone for zone in ("", "%z", " %z") for between in " T" for clock in _CLOCKS))
 _FORMS = tuple(day + time for day in _DAYS for time in _TIMES)
+_LIKE_A_DAY = re.compile(r"\d{1,4}[-/. ](\d{1,2}|[^\W\d]{3,})[-/. ]\d{2,4}(?!\d)")  # as all of these are
 _PLAIN_DAY = "%Y%m%d"  # read as a whole number by any program that is not told better
 _FIRST_DAY, _LAST_DAY = 19_000_101, 20_991_231
 _DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
@@ -577,7 +578,8 @@ def _draft_form(frame: nw.LazyFrame[Any], name: str, form: str) -> Column:
     """Return a column of texts as one of numbers that are written so."""
     import polars as pl
 
-    read: nw.LazyFrame[Any] = nw.from_native(_texts_of(frame, name).select(as_numbers(pl.col(name), form).alias(name)))
+    numbers = _texts_of(frame, name).select(as_numbers(pl.col(name), form).alias(name)).collect(engine="streaming")
+    read: nw.LazyFrame[Any] = nw.from_native(numbers.lazy())
     drafted = _draft_numeric(read, name, integer=False)
     return replace(drafted, form=form, note=f"{drafted.note}; {_FORM_NOTE}")
 
@@ -726,7 +728,7 @@ def _several_ways(levels: Sequence[Any]) -> list[str]:
     """
     left = _filled(levels)
     words = min(FEW_WORDS, len(left) // 10)
-    if sum(sum(map(str.isdigit, text)) < _FEWEST_DIGITS for text in left) > words:
+    if sum(_LIKE_A_DAY.match(text) is None for text in left) > words:
         return []
     ways: list[str] = []
     while len(left) > words and len(ways) < _MOST_WAYS:
