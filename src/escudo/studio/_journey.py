@@ -124,10 +124,14 @@ def _draft(studio: Studio) -> Any:
     return studio.work.start("draft", "Reading the table", words, data=studio.case.data)
 
 
+_TOLD = ("Read with ", "Left out ", "Texts are read ", "Numbers in several ", "The first line names ")
+
+
 def _reasons(notes: list[str]) -> dict[str, list[str]]:
-    """Return what a draft says of the file and of the columns it left out, and the names of these; no values."""
+    """Return what a draft says of the file, of formats and of the columns it left out, and their names; no values."""
     left = [found[1] for note in notes if (found := re.match(r"Left out '(.+?)': ", note))]
-    said = [note.partition(". ")[0].rstrip(".") + "." for note in notes if note.startswith(("Read with ", "Left out "))]
+    told = [note for note in notes if note.startswith(_TOLD)]
+    said = [note.partition(". ")[0].rstrip(".") + "." for note in told]
     return {"notes": said, "left_out": left}
 
 
