@@ -471,7 +471,7 @@ def expected_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_forecast_that_there_was_not_has_no_column(expected_pages: dict[str, Path]) -> None:
     both, drawn = (expected_pages[name].read_text(encoding="utf-8") for name in ("both", "drawn"))
     for told in (both, drawn):
-        assert "by the noise drawn</th>" in told
+        assert "by the<br>noise drawn</th>" in told
         assert "by the noise that every table got in the end" in told
     assert "foretold</th>" in both
     assert "foretold from public facts" in both
