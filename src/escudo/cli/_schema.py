@@ -52,6 +52,11 @@ _Header = Annotated[
 ]
 _PROBLEMS = 8  # columns of which an error says what is wrong
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
+_TAKEN_AS_TEXTS = (
+    "Without a schema no value is looked at, and every column of a text file is taken for texts. Where one holds "
+    'numbers or dates, write a schema that says so (type = "numeric" or "date", confirmed = false), and learn with '
+    "--schema."
+)
 _WHOLE_IF_SAID = "Numbers were learnt as any numbers: where they are whole by what is public, write integer = true."
 _LINKED_AS_PUBLIC = "Keys, orders, the origin, --most and the kind of each column were taken as public."
 
@@ -167,7 +172,7 @@ def learn(asked: LearnOptions) -> Answer:
     from escudo.errors import EscudoError, InputError
     from escudo.learning import BOUNDS_LEARNT, LEVELS_LEARNT
     from escudo.privacy import Ledger
-    from escudo.table import LinkedSchema, Numeric, read_any_schema
+    from escudo.table import Categorical, LinkedSchema, Numeric, read_any_schema
 
     if (asked.ledger is None) != (asked.dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
@@ -200,11 +205,14 @@ def learn(asked: LearnOptions) -> Answer:
         to_see = [_WHOLE_IF_SAID] if not all(column.integer for column in numbers) else []
         if lost:
             to_see.append(
-                f"How many values {' or '.join(lost)} exactly is private; see it for your own eyes with:\n"
+                f"How many values {', or '.join(lost)}{',' if lost[1:] else ''} is private; see it for your own eyes "
+                "with:\n"
                 f"  escudo schema check {files} --schema {to_type(asked.out or 'schema.toml')}"
             )
-        waiting = () if isinstance(learnt, LinkedSchema) else (learnt[name] for name in learnt.unconfirmed)
+        waiting = [] if isinstance(learnt, LinkedSchema) else [learnt[name] for name in learnt.unconfirmed]
         not_learnt = [f"Not learnt: {column.name!r}, {column.note or 'still to be stated'}." for column in waiting]
+        if given is None and any(isinstance(column, Categorical) for column in waiting):
+            not_learnt.append(_TAKEN_AS_TEXTS)
         return _written(learnt, asked.out, "\n".join(about), *not_learnt, *to_see, force=asked.force)
     except EscudoError:
         typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it

@@ -371,11 +371,14 @@ def test_learn_says_what_could_not_be_learnt(escudo, tmp_path):
     outcome = escudo("learn", "few.csv", "--epsilon", "0.1", "--delta", "1e-9", "--out", "learnt.toml")
     assert outcome.code == 0
     assert "Not learnt: 'smoke', no level was common enough to be learnt with this budget" in outcome.out
+    assert "every column of a text file is taken for texts. Where one holds numbers or dates" in outcome.out
+    draft = ("few.csv", "--schema", "learnt.toml", "--epsilon", "0.1", "--delta", "1e-9", "--out", "more.toml")
+    assert "is taken for texts" not in escudo("learn", *draft).out
 
 
 @pytest.mark.parametrize(
     ("column", "told"),
-    [("age", "these bounds clamp exactly"), ("smoke", "are none of these levels exactly"), ("few", None)],
+    [("age", "these bounds clamp"), ("smoke", "are none of these levels"), ("few", None)],
 )
 def test_learn_tells_what_is_lost_by_what_was_learnt(escudo, tmp_path, column, told):
     rows = [f"{20 + place % 60},{('no', 'yes')[place % 2]},{40 if place < 5 else ''}" for place in range(3000)]
