@@ -38,6 +38,18 @@ def number_of(count: int | None, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count or 0:,} {what}s"
 
 
+def first_of(names: Iterable[str], most: int = 8) -> str:
+    """Return names as in a sentence; of many the first ones, and how many more there are, which are two at least.
+
+    >>> first_of("a"), first_of("ab"), first_of("abcd", most=3), first_of("abcdefgh", most=3)
+    ('a', 'a and b', 'a, b, c and d', 'a, b, c and 5 more')
+    """
+    listed = list(names)
+    several = listed if len(listed) <= most + 1 else [*listed[:most], f"{len(listed) - most:,} more"]
+    *before, last = several
+    return f"{', '.join(before)} and {last}" if before else last
+
+
 def plain(found: Any, *names: str) -> dict[str, Any]:
     """Return attributes of a result as JSON values, under their names; all fields of a dataclass if none is named.
 

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
@@ -97,6 +97,10 @@ class Described:
     def relation(self) -> Relation:
         """Which tables are neighbours."""
         return self.neighbours.relation
+
+    def binned_as(self, schema: Schema) -> Described:
+        """Return the same with the bins that a release chose, where its own schema leaves them to one."""
+        return self if isinstance(self.schema, LinkedSchema) else replace(self, schema=self.schema.binned_as(schema))
 
 
 class _Planned(Exception):

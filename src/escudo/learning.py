@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import tracking
+from escudo._card import first_of, tracking
 from escudo._validate import finite
 from escudo.asking import AskOptions, planning, run, verb
 from escudo.errors import InputError, SchemaError
@@ -75,8 +75,8 @@ OTHER = "(other)"
 """The level that learnt text columns have for all levels that were not learnt."""
 
 
-BOUNDS_LEARNT = "bounds learnt privately"
-"""What a column says whose bounds were learnt."""
+BOUNDS_LEARNT, LEVELS_LEARNT = "bounds learnt privately", "levels learnt privately"
+"""What a column says whose bounds, or whose levels, were learnt."""
 
 
 _BINS = 20
@@ -107,7 +107,7 @@ _POWERS = tuple(4.0**power for power in range(-16, 33))  # 2e-10 ... 2e19, beyon
 def strip(column: Column, dtype: nw.dtypes.DType | None) -> Column:
     """Return an unconfirmed column without anything that may have been read from data.
 
-    Its name, whether it is numeric, a date or categorical, how a date is written and an order of levels remain, and of
+    Its name, whether it is numeric, a date or categorical, how text writes it and an order of levels remain, and of
     a column without bounds or one that is derived from others, in which no draft writes them, its bins and whether its
     values are whole. Levels, bounds, and whether values are missing or whole beside drafted bounds go. A type in the
     table may say what is whole too, and missing values get a cell in any case. A boolean type leaves nothing to be
@@ -123,6 +123,7 @@ def strip(column: Column, dtype: nw.dtypes.DType | None) -> Column:
             missing=True,
             confirmed=False,
             date=column.date,
+            form=column.form,
             derived=column.derived,
             unit=column.unit,
         )
@@ -140,7 +141,8 @@ def wide(column: Numeric) -> Numeric:
 
 def _asked(column: Numeric, **cut: Any) -> Numeric:
     """Return a column as it is counted to learn its bounds."""
-    return Numeric(column.name, missing=True, date=column.date, derived=column.derived, unit=column.unit, **cut)
+    kept: dict[str, Any] = {name: getattr(column, name) for name in ("date", "form", "derived", "unit")}
+    return Numeric(column.name, missing=True, **kept, **cut)
 
 
 def occupied(noisy: Integers, scale: float) -> range:
@@ -218,7 +220,7 @@ def with_levels(column: Categorical, shown: Sequence[Level]) -> Categorical:
     """Return the column with the levels that were shown, or still open if there is none."""
     if not shown:
         return replace(column, note="no level was common enough to be learnt with this budget; state the levels")
-    learnt = replace(column, levels=in_order(shown), confirmed=True, note="levels learnt privately")
+    learnt = replace(column, levels=in_order(shown), confirmed=True, note=LEVELS_LEARNT)
     if not isinstance(shown[0], str):
         return learnt
     return replace(learnt, levels=(*(level for level in learnt.levels if level != OTHER), OTHER), other=OTHER)
@@ -463,7 +465,7 @@ def _with_rules(schema: Schema, rules: Sequence[str]) -> Schema:
 
 def _much_clamped(names: Sequence[str]) -> str:
     return (
-        f"Warning: the bounds of {', '.join(map(repr, names))} clamp about a third of the values or more, as there are "
+        f"Warning: the bounds of {first_of(map(repr, names))} clamp about a third of the values or more, as there are "
         "few for this budget. State bounds from what is public, or spend more on them."
     )
 

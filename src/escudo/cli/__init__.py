@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from escudo.cli import (
     _audit,
@@ -33,8 +34,35 @@ __all__ = ["app", "main"]
 _GARBAGE = 100_000
 """New objects after which cycles among them are looked for: at every 700, a tenth of a wide release goes there."""
 
+_ELSEWHERE = {
+    **{name: f"escudo schema {name}" for name in ("draft", "learn", "check", "confirm")},
+    **{name: f"escudo ledger {name}" for name in ("open", "history", "verify")},
+    "account": "escudo ledger",
+    "plan": "--plan of the command that would spend, such as escudo release ... --plan",
+    "synthesize": "escudo release",
+    "generate": "escudo release",
+    "evaluate-privately": "escudo release --evaluate",
+    "effect-of": "escudo effect",
+    "orient": "escudo direction --all-pairs",
+    "budget": "escudo ledger",
+    "version": "escudo --version",
+}
+"""What there is instead of commands that somebody may look for who knows the names in Python, or those in groups."""
+
+
+class _Commands(TyperGroup):
+    """The commands, and a word on where to find what is none of them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # typer has its own copy of click's types
+        word = args[0] if args else ""
+        if word not in self.commands and (instead := _ELSEWHERE.get(word.replace("_", "-"))):
+            ctx.fail(f"No such command {word!r}. There is {instead}.")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="escudo",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

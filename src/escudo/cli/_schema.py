@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from escudo._card import number_of
+from escudo._card import first_of, number_of
 from escudo.cli._console import Answer, flag, plain_table
 from escudo.cli._linked import check_names, how_to_confirm, named_data, print_check
 from escudo.cli._options import (
@@ -50,7 +50,13 @@ _Header = Annotated[
         "first if it does say. Recognised if left out.",
     ),
 ]
+_PROBLEMS = 8  # columns of which an error says what is wrong
 _TAKEN_AS_PUBLIC = "The kind of each column (levels or numbers) was taken as public."
+_TAKEN_AS_TEXTS = (
+    "Without a schema no value is looked at, and every column of a text file is taken for texts. Where one holds "
+    'numbers or dates, write a schema that says so (type = "numeric" or "date", confirmed = false), and learn with '
+    "--schema."
+)
 _WHOLE_IF_SAID = "Numbers were learnt as any numbers: where they are whole by what is public, write integer = true."
 _LINKED_AS_PUBLIC = "Keys, orders, the origin, --most and the kind of each column were taken as public."
 
@@ -164,9 +170,9 @@ def learn(asked: LearnOptions) -> Answer:
     Linked tables: escudo schema learn patients.csv visits.csv --schema draft.toml --most visits=40 --epsilon 0.5
     """
     from escudo.errors import EscudoError, InputError
-    from escudo.learning import BOUNDS_LEARNT
+    from escudo.learning import BOUNDS_LEARNT, LEVELS_LEARNT
     from escudo.privacy import Ledger
-    from escudo.table import LinkedSchema, Numeric, read_any_schema
+    from escudo.table import Categorical, LinkedSchema, Numeric, read_any_schema
 
     if (asked.ledger is None) != (asked.dataset is None):
         raise InputError("--ledger and --dataset belong together: which ledger, and which account in it.")
@@ -191,17 +197,23 @@ def learn(asked: LearnOptions) -> Answer:
     learnt = replace(release.value, notes=about)
     try:
         files = to_type(*map(without_secrets, asked.tables))
-        clamped = (
-            "How many values these bounds clamp exactly is private; see it for your own eyes with:\n"
-            f"  escudo schema check {files} --schema {to_type(asked.out or 'schema.toml')}"
-        )
         schemas = list(map(learnt.schema_of, learnt.tables)) if isinstance(learnt, LinkedSchema) else [learnt]
-        numbers = (column for each in schemas for column in each.fields if isinstance(column, Numeric))
-        if any(BOUNDS_LEARNT in column.note and not column.integer for column in numbers):
-            clamped = f"{_WHOLE_IF_SAID}\n{clamped}"
-        waiting = () if isinstance(learnt, LinkedSchema) else (learnt[name] for name in learnt.unconfirmed)
+        columns = [column for each in schemas for column in each.fields]
+        numbers = [x for x in columns if isinstance(x, Numeric) and x.note.startswith(BOUNDS_LEARNT)]
+        lost = ["these bounds clamp"] if numbers else []
+        lost += ["are none of these levels"] if any(x.note == LEVELS_LEARNT for x in columns) else []
+        to_see = [_WHOLE_IF_SAID] if not all(column.integer for column in numbers) else []
+        if lost:
+            to_see.append(
+                f"How many values {', or '.join(lost)}{',' if lost[1:] else ''} is private; see it for your own eyes "
+                "with:\n"
+                f"  escudo schema check {files} --schema {to_type(asked.out or 'schema.toml')}"
+            )
+        waiting = [] if isinstance(learnt, LinkedSchema) else [learnt[name] for name in learnt.unconfirmed]
         not_learnt = [f"Not learnt: {column.name!r}, {column.note or 'still to be stated'}." for column in waiting]
-        return _written(learnt, asked.out, "\n".join(about), *not_learnt, clamped, force=asked.force)
+        if given is None and any(isinstance(column, Categorical) for column in waiting):
+            not_learnt.append(_TAKEN_AS_TEXTS)
+        return _written(learnt, asked.out, "\n".join(about), *not_learnt, *to_see, force=asked.force)
     except EscudoError:
         typer.echo(learnt.to_toml(), nl=False)  # it is paid for: do not lose it
         raise
@@ -268,13 +280,19 @@ def check(
                 f"the schema describes {missing[0]!r}, which was not given; say NAME=FILE if it is called otherwise."
             )
         together = check_linked({name: _opened(files[name], engine) for name in described.tables}, described)
-        wrong = ViolationError("the tables do not fit the schema. " + " ".join(together.problems))
+        wrong = ViolationError(f"the tables do not fit the schema. {_few_of(together.problems)}")
         return Answer(together.to_dict(), print_check(together, _print_check), wrong if together.problems else None)
     if more:
         raise InputError("several tables were given, and the schema describes one.")
     report = check_schema(_opened(data, engine), Schema.read(schema))
-    problem = ViolationError("the table does not fit the schema. " + " ".join(report.problems))
+    problem = ViolationError(f"the table does not fit the schema. {_few_of(report.problems)}")
     return Answer(report.to_dict(), lambda console: _print_check(console, report), problem if report.problems else None)
+
+
+def _few_of(problems: Sequence[str]) -> str:
+    """Return what is wrong with some columns; of many with the first ones, as all of it stands above."""
+    more = len(problems) - _PROBLEMS
+    return " ".join([*problems[:_PROBLEMS], *([f"And {more:,} more, listed above."] if more > 0 else [])])
 
 
 @app.command()
@@ -344,7 +362,7 @@ def confirm(
     if isinstance(described, LinkedSchema):
         if described.unconfirmed and not (columns or everything):
             raise InputError(
-                f"not confirmed in '{schema}': {', '.join(described.unconfirmed)}. A table's name stands for its most "
+                f"not confirmed in '{schema}': {first_of(described.unconfirmed)}. A table's name stands for its most "
                 "and its edges. Name those that are public knowledge, or pass --all to vouch for all of them."
             )
         with _readable_by(schema.stat().st_mode):
@@ -358,8 +376,9 @@ def confirm(
     else:
         raise InputError(
             f"{number_of(len(waiting), 'column')} of '{schema}' {'is' if len(waiting) == 1 else 'are'} not confirmed: "
-            f"{', '.join(map(repr, waiting))}. Name those whose levels or bounds are public knowledge, or "
-            "pass --all to vouch for all of them; on a terminal they are asked one by one."
+            f"{first_of(map(repr, waiting))}. Name those whose levels or bounds are public knowledge, or "
+            "pass --all to vouch for all of them; on a terminal they are asked one by one, and escudo schema show "
+            "lists them."
         )
     with _readable_by(
         schema.stat().st_mode if os.path.exists(schema) else 0o600
@@ -408,6 +427,7 @@ def _stated(column: Column) -> str:
         )
         return f"{'in this order ' if column.ordered else ''}{shown}{missing}{recoded}"
     lower, upper = column.bounds
+    missing += "" if column.form is None else f", written as {column.form!r}"
     return f"from {column.shown(lower)} to {column.shown(upper)}, in {column.size - column.missing} bins{missing}"
 
 
@@ -458,7 +478,7 @@ def _written(schema: Schema | LinkedSchema, out: Path | None, notice: str, *then
 
 def _changed(schema: Schema | LinkedSchema, out: Path, notes: Sequence[str]) -> Answer:
     payload = {"file": str(out), "notes": list(notes), "unconfirmed": list(schema.unconfirmed)}
-    state = f"not confirmed: {', '.join(schema.unconfirmed)}" if schema.unconfirmed else "all confirmed"
+    state = f"not confirmed: {first_of(schema.unconfirmed)}" if schema.unconfirmed else "all confirmed"
     return Answer(payload, "\n".join((*notes, f"Wrote {out}: {number_of(len(schema), 'column')}, {state}.")))
 
 
@@ -542,7 +562,8 @@ def _values_of(column: Column) -> str:
         return shown + missing
     low, high = (f"{bound:g}" if column.date is None else column.shown(bound) for bound in column.bounds)
     derived = "" if column.derived is None else f", {' - '.join(column.derived)}"
-    return f"{column.bins:,} {'private ' if column.private else ''}bins on [{low}, {high}]{missing}{derived}"
+    written = "" if column.form is None else f", written as {column.form}"
+    return f"{column.bins:,} {'private ' if column.private else ''}bins on [{low}, {high}]{missing}{derived}{written}"
 
 
 def _print_check(console: Console, report: SchemaCheck) -> None:

@@ -13,6 +13,11 @@ from escudo.cli._options import command
 if TYPE_CHECKING:
     from escudo.synthesis import EffectRange, Model
 
+_NO_ARROW = (
+    "No arrow leads from {treatment} to {outcome} in the model's graph, and that alone makes it nothing: a graph that "
+    "was learnt may lack arrows that noise hid."
+)
+
 
 @command
 def what_if(
@@ -64,7 +69,10 @@ def what_if(
     change = _change(found, control, treated, level)
     payload = {**found.to_json(), "control": control, "treated": treated, "level": level or None, **change}
     told = f"the share of {name} = {level}" if level else f"the mean of {name}"
-    return Answer(payload, f"{found}\n{_words(treatment, control, treated, told, change, confidence)}")
+    words = _words(treatment, control, treated, told, change, confidence)
+    if len(found.effects) == 1 and name not in loaded.graph.descendants([treatment]):
+        words += f"\n{_NO_ARROW.format(treatment=treatment, outcome=name)}"
+    return Answer(payload, f"{found}\n{words}")
 
 
 def _asked(model: Model, treatment: str, outcome: str, confidence: float | None) -> EffectRange:

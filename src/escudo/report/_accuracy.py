@@ -103,7 +103,7 @@ class Expected:
         ]
 
     def shown(self) -> dict[str, Any]:
-        """Return the rows of a table: the means, then what errs most."""
+        """Return the rows of a table, the means, then what errs most; and which of the two errors there are at all."""
         every = dict.fromkeys((*self.foretold, *self.stated))
         kinds = {"all columns, on average": 1, "all arrows, on average": 2}
         rows = []
@@ -118,7 +118,8 @@ class Expected:
         for columns in falling[:_MOST_EXPECTED]:
             both = (errors.get(columns) for errors in (self.foretold, self.stated))
             rows.append((" → ".join(columns), *("" if error is None else _hundredths(error) for error in both)))
-        return {"rows": rows, "left": len(falling) - _MOST_EXPECTED}
+        there = {"foretold": bool(self.foretold), "stated": bool(self.stated)}
+        return {"rows": rows, "left": len(falling) - _MOST_EXPECTED, **there}
 
 
 def _hundredths(share: float) -> str:

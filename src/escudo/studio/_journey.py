@@ -124,10 +124,14 @@ def _draft(studio: Studio) -> Any:
     return studio.work.start("draft", "Reading the table", words, data=studio.case.data)
 
 
+_TOLD = ("Read with ", "Left out ", "Texts are read ", "Numbers in several ", "The first line names ")
+
+
 def _reasons(notes: list[str]) -> dict[str, list[str]]:
-    """Return what a draft says of the file and of the columns it left out, and the names of these; no values."""
+    """Return what a draft says of the file, of formats and of the columns it left out, and their names; no values."""
     left = [found[1] for note in notes if (found := re.match(r"Left out '(.+?)': ", note))]
-    said = [note.partition(". ")[0].rstrip(".") + "." for note in notes if note.startswith(("Read with ", "Left out "))]
+    told = [note for note in notes if note.startswith(_TOLD)]
+    said = [note.partition(". ")[0].rstrip(".") + "." for note in told]
     return {"notes": said, "left_out": left}
 
 
@@ -175,6 +179,7 @@ def _shown(column: Column, *, showing: bool) -> dict[str, Any]:
     if not (hidden or column.open):
         lower, upper = (column.shown(bound) for bound in column.bounds)
         cut = "bins chosen by the release" if column.private else f"in {column.bins} bins"
+        cut += "" if column.form is None else f", written as {column.form}"
         told |= {"lower": lower, "upper": upper, "summary": f"{kinds}, {lower} to {upper}, {cut}"}
     return told
 
@@ -205,7 +210,7 @@ def _spec(said: Mapping[str, str], before: Mapping[str, Any], levels: bool) -> d
         if said.get("bins", "").strip():
             spec["bins"] = int(_number("bins", said["bins"]))
         if kind == before["type"]:
-            spec |= {name: before[name] for name in ("fill", "from", "unit") if name in before}
+            spec |= {name: before[name] for name in ("fill", "from", "unit", "format") if name in before}
             if "edges" in before and "bins" not in spec and _same_bounds(spec, before["edges"]):
                 spec = {name: value for name, value in spec.items() if name not in ("lower", "upper")}
                 spec["edges"] = before["edges"]

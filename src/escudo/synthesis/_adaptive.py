@@ -262,6 +262,20 @@ class Adaptive:
         return list(run.tables.values()), run.picked, run.fits
 
 
+def stays_unknown(name: str, held: Floats, noise: Floats, merged: Merged, *, rows: float) -> bool:
+    """Return whether more than half of a column's rows are below its noise: no pair with it is offered then.
+
+    Args:
+        name: The column.
+        held: How many rows have each level, as far as is known.
+        noise: The noise in each.
+        merged: Which levels are counted together.
+        rows: The number of rows.
+    """
+    loud = np.sqrt(merge((name,), noise**2, merged))
+    return bool(np.minimum(loud, merge((name,), held, merged)).sum() > _UNKNOWN * rows)
+
+
 @dataclass(eq=False, repr=False)
 class _Run:
     """One run: what is measured so far and what is left to spend.
@@ -326,8 +340,7 @@ class _Run:
         held, merged = likely_margins(sums, noise, self.fits.total), self.fits.merged
         unknown = set[str]()
         for name in sums:
-            loud = np.sqrt(merge((name,), noise[name] ** 2, merged))
-            if np.minimum(loud, merge((name,), held[name], merged)).sum() > _UNKNOWN * self.fits.total:
+            if stays_unknown(name, held[name], noise[name], merged, rows=self.fits.total):
                 unknown.add(name)
         self.candidates = [each for each in self.candidates if each in self.tables or unknown.isdisjoint(each)]
 

@@ -53,8 +53,10 @@ from the released law in place of the stand-in. That is post-processing.
 **What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
 ``max_rows_per_person`` that take no part, the noise in the number of rows where it is not public (a column of which
 only the residual is measured gets it in equal parts on its levels, which shows where one level has nearly all rows),
-what columns of tables learn from each other's levels (``_shares``), which columns stay unknown, so that none of their
-pairs is picked (``_adaptive``), and everything about networks and straight lines, for which there is no forecast.
+what columns of tables learn from each other's levels (``_shares``), and everything about networks and straight lines,
+for which there is no forecast. Nor is it known which columns stay unknown, so that none of their pairs is picked
+(``_adaptive``): the stand-in's common levels never are. Where a column would be if its levels, or the groups that are
+made of them, were equally common, the forecast says so.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 from scipy.special import expit
 
-from escudo._card import card
+from escudo._card import card, first_of
 from escudo._files import listed
 from escudo._plot import axes_for
 from escudo._validate import one_of, positive, whole
@@ -86,8 +88,10 @@ from escudo.privacy import (
     gdp_to_delta,
     usual_delta,
 )
+from escudo.synthesis._adaptive import stays_unknown
 from escudo.synthesis._estimation import Columns, Pair, settled, weighted_mean
 from escudo.synthesis._laws import Floats, draw
+from escudo.synthesis._merging import groups_of, ordered_levels
 from escudo.synthesis._moment_family import FIRST_PRIORS
 from escudo.synthesis._moment_statistics import UNIT, row_squares
 from escudo.synthesis._residuals import length_of_a_row
@@ -138,6 +142,7 @@ class Measured:
         picked: The noise in a cell of a pair that is picked on the way; None where none is.
         inner: Whether only residuals are released of what is picked (``_residuals``), which say nothing of columns.
         residuals: Tables that were released so.
+        doubtful: Columns no pair of which is picked if their levels are about equally common.
     """
 
     sizes: Mapping[str, int]
@@ -148,6 +153,7 @@ class Measured:
     picked: float | None = None
     inner: bool = False
     residuals: Collection[Columns] = ()
+    doubtful: Columns = ()
 
     @property
     def stated(self) -> bool:
@@ -304,7 +310,7 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
         large, event = moments
         one = event.scale / _one_row(large.layout.largest_square)
         scales |= {pair: one for pair in large.layout.pairs if pair not in scales}
-    picked, inner = None, False
+    picked, inner, doubtful = None, False, list[str]()
     if (adaptive := shares.adaptive(level)) is not None:
         width, unit = len(shares.one_ways), adaptive.unit
         inner = unit.inner
@@ -316,6 +322,7 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
         by_rule = adaptive.for_columns({name: scales[name,] for (name,) in shares.one_ways}, sizes, rows)
         for name in by_rule:
             add((name,), 1)
+        once = {name: scales[name,] for (name,) in shares.one_ways}  # what is known of them before pairs are picked
         left = adaptive.units - len(by_rule)
         families = [columns for columns in scales if columns in shares.families]
         for columns in shares.one_ways:
@@ -336,9 +343,15 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
         each = sum(1 / sizes[name] for (name,) in shares.one_ways) / width
         told = rest - triples + (0.0 if inner else 3 * triples * each)
         picked = unit.scale / math.sqrt(max(told / several, 1e-9))
+        ordered = ordered_levels(prepared.schema)
+        for name, noise in {}.items() if inner else once.items():
+            even = np.full(sizes[name], rows / sizes[name])
+            merged = {name: groups_of(even, ordered[name], picked)} if name in ordered else {}
+            if sizes[name] > 1 and stays_unknown(name, even, np.full(sizes[name], noise), merged, rows=rows):
+                doubtful.append(name)
     named = any(parents for parents in prepared.structure.parents.values())
     pairs = arrows if named else list(combinations(prepared.schema.names, 2))
-    return Measured(sizes, rows, scales, pairs=pairs, picked=picked, inner=inner)
+    return Measured(sizes, rows, scales, pairs=pairs, picked=picked, inner=inner, doubtful=tuple(doubtful))
 
 
 def measured_moments(prepared: PreparedMoments, rows: float, louder: float = 1.0) -> MeasuredMoments:
@@ -486,6 +499,8 @@ class Forecast:
         pairs: and of each pair of columns along an arrow; without a graph of every pair, if it is measured.
         picked: Whether pairs are such: which of them are measured is decided on the way.
         design: What was prepared.
+        doubtful: Columns no pair of which is measured on the way if their levels are about equally common: then more
+            than half of their rows lie below their noise.
     """
 
     generator: str
@@ -496,6 +511,7 @@ class Forecast:
     pairs: Mapping[Pair, float]
     picked: bool
     design: Design = field(repr=False, compare=False)
+    doubtful: Columns = ()
 
     @classmethod
     def of(cls, design: Design, generator: str, budget: Budget, rows: int | None) -> Forecast:
@@ -510,8 +526,9 @@ class Forecast:
             assumed=rows is None,
             columns=columns,
             pairs=pairs,
-            picked=bool(pairs) and not measured.stated,
+            picked=(picked := bool(pairs) and not measured.stated),
             design=design,
+            doubtful=_doubtful(measured) if picked else (),
         )
 
     @property
@@ -542,8 +559,10 @@ class Forecast:
         """
         budget = Budget(epsilon, self.budget.delta)
         louder = _gaussian_level(budget) / _gaussian_level(self.budget)
-        columns, pairs = self.design.measured_at(self.rows, louder).errors()
-        return replace(self, budget=budget, columns=columns, pairs=pairs)
+        measured = self.design.measured_at(self.rows, louder)
+        columns, pairs = measured.errors()
+        doubtful = _doubtful(measured) if self.picked else ()
+        return replace(self, budget=budget, columns=columns, pairs=pairs, doubtful=doubtful)
 
     def curve(self, epsilons: Sequence[float] = CURVE) -> tuple[Forecast, ...]:
         """Return the forecast at each of these ε."""
@@ -596,6 +615,12 @@ class Forecast:
             if self.picked
             else ""
         )
+        doubtful = (
+            f"Pairs with {first_of(map(repr, self.doubtful))} are not measured unless few of its levels have most of "
+            "the rows: else more than half of them lie below its noise. "
+            if self.doubtful
+            else ""
+        )
         rows = (
             "The number of rows is not public and was assumed; with ten times the rows, errors are about a tenth. "
             if self.assumed
@@ -608,8 +633,8 @@ class Forecast:
             else ""
         )
         return (
-            f"{which}{rows}{rough}From public facts alone: what noise leaves in the model's law, in a stand-in for the "
-            "table. What drawing rows, a wrong graph or coarse bins leave comes on top."
+            f"{which}{doubtful}{rows}{rough}From public facts alone: what noise leaves in the model's law, in a "
+            "stand-in for the table. What drawing rows, a wrong graph or coarse bins leave comes on top."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -690,6 +715,10 @@ class Forecast:
             what, sign = ("pairs, if measured", " and ") if self.picked else ("along arrows", " → ")
             kinds[what] = (self.pair_error, [(sign.join(pair), error) for pair, error in self.pairs.items()])
         return kinds
+
+
+def _doubtful(measured: Measured | MeasuredMoments) -> Columns:
+    return measured.doubtful if isinstance(measured, Measured) else ()
 
 
 def _each(errors: Sequence[tuple[str, float]], most: int) -> list[str]:

@@ -16,8 +16,8 @@ type           keys beside ``missing``, ``confirmed``
 categorical    ``levels``, ``other``, ``loose``, ``recode``, ``prefix``
 ordinal        ``levels`` in their order, ``other``, ``loose``, ``recode``, ``prefix``
 boolean        ``other``; the levels are false and true
-numeric        ``lower``, ``upper``, ``bins`` (a number or "private") or ``edges``; ``integer``, ``fill``, ``from``,
-               ``unit``
+numeric        ``lower``, ``upper``, ``bins`` (a number or "private") or ``edges``; ``integer``, ``format``, ``fill``,
+               ``from``, ``unit``
 date           ``lower``, ``upper``, ``bins`` or ``edges``, all of them days; ``format``, ``fill``
 =============  ==========================================================================================
 """
@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,8 +42,10 @@ from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.table._values import (
     DAYS_OF_A_YEAR,
     ISO,
+    as_dates,
     as_day,
     as_float,
+    as_numbers,
     as_python,
     as_real,
     as_text,
@@ -52,8 +54,12 @@ from escudo.table._values import (
     encodable,
     is_null,
     loosely,
+    numbers_in_texts,
     one_dimensional,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MAX_CELLS = 10_000_000
 """The most levels or bins one column may have."""
@@ -474,6 +480,10 @@ class Numeric(_Described):
         date: How text writes a day, such as ``"%d.%m.%Y"``, if the values are dates: ``"%Y-%m-%d"`` also
             where they have a type of their own. Bounds, edges and fill are then dates, kept as the days since
             1970-01-01; a point in time counts as its day, in UTC if it has a zone.
+        form: How text writes the number 1234.5, if the values are texts such as ``"$12,300"``: ``"$1,234.5"``,
+            ``"1.234,5 kg"``. What stands before and after the digits may be left out, whatever its case and the blanks
+            there, and so may what stands between thousands; a text that is no number written so is missing. Numbers
+            are read as they are.
         confirmed: Whether a person vouched that the bounds are public; false for those read from data.
         private: Whether bins are to be chosen by a release; said by ``bins="private"``.
         derived: The two columns of which this one is the difference, such as ``("visit", "birth")``.
@@ -491,6 +501,8 @@ class Numeric(_Described):
     >>> visit = Numeric("visit", "2024-01-01", "2024-12-31", 12, date="%Y-%m-%d")
     >>> visit.labels[0], visit.encode([dt.date(2024, 12, 24)]).tolist()
     ('2024-01-01 to 2024-01-31', [11])
+    >>> Numeric("price", 0, 20_000, 2, form="$1,234.5", missing=True).encode(["$ 12,300", "7.5", "none"]).tolist()
+    [1, 0, 2]
     """
 
     _learnt: ClassVar[str] = "lower and upper"
@@ -505,6 +517,7 @@ class Numeric(_Described):
     missing: bool = False
     fill: Any = None
     date: str | None = None
+    form: str | None = None
     confirmed: bool = True
     private: bool = False
     derived: tuple[str, str] | None = None
@@ -516,6 +529,8 @@ class Numeric(_Described):
         check_flags(self, "integer", "missing", "confirmed", "private")
         if self.date is not None:
             self._check_format(self.date)
+        if self.form is not None:
+            self._check_form(self.form)
         self._check_derived()
         if self.edges is not None:
             self._check_edges(self.edges)
@@ -620,6 +635,19 @@ class Numeric(_Described):
                 "format must say how a day is written, such as '%Y-%m-%d' or '%d.%m.%Y': %Y, %m (or %b, %B) and %d."
             ) from None
         object.__setattr__(self, "integer", True)
+
+    def _check_form(self, form: object) -> None:
+        """Check that 1234.5 is written so, and that numbers are read from texts at all."""
+        if self.date is not None or self.derived is not None:
+            raise self._error("form is how text writes numbers: it goes with no date, and no column that is derived.")
+        try:
+            if not isinstance(form, str) or not encodable(form):
+                raise ValueError
+            numbers_in_texts([form], form)
+        except ValueError:
+            raise self._error(
+                "format must show how text writes the number 1234.5, such as '$1,234.5', '1.234,5 €' or '1234.5 kg'."
+            ) from None
 
     def _number(self, field: str, value: object) -> float:
         if self.date is not None:
@@ -738,7 +766,7 @@ class Numeric(_Described):
             numbers = array.astype(np.float64)
         elif array.dtype.kind in "Oc" or (array.dtype.kind == "M" and self.date is not None):
             numbers = self._read(list(array))
-        elif array.dtype.kind == "U" and self.date is not None:
+        elif array.dtype.kind == "U" and self._reads_text:
             numbers = self._read(array.tolist())
         else:
             numbers = np.full(array.shape, math.nan)
@@ -753,7 +781,23 @@ class Numeric(_Described):
     def _read(self, values: Sequence[Any]) -> NDArray[np.float64]:
         one = as_float if self.date is None else as_day
         numbers = np.fromiter(map(one, values), dtype=np.float64, count=len(values))
-        return numbers if self.date is None else np.where(np.isnan(numbers), days_in_texts(values, self.date), numbers)
+        if not self._reads_text:
+            return numbers
+        texts = numbers_in_texts(values, self.form) if self.form else days_in_texts(values, self.date or ISO)
+        return np.where(np.isnan(numbers), texts, numbers)
+
+    @property
+    def _reads_text(self) -> bool:
+        """Whether texts are read, too: as days, or as numbers with signs and units."""
+        return self.date is not None or self.form is not None
+
+    def _in_text(self, text: pl.Expr) -> pl.Expr:
+        """Return what texts of polars say: numbers, or days since 1970-01-01; null where they say neither."""
+        import polars as pl
+
+        if self.form is not None:
+            return as_numbers(text, self.form)
+        return as_dates(text, self.date or ISO).cast(pl.Int32)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float64]:
         """Return the middle of each bin, NaN for the missing cell.
@@ -777,7 +821,7 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "categorical": (*_COMMON, "levels", "other", "loose", "recode", "prefix"),
     "ordinal": (*_COMMON, "levels", "other", "loose", "recode", "prefix"),
     "boolean": (*_COMMON, "other"),
-    "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "fill", "from", "unit"),
+    "numeric": (*_COMMON, "lower", "upper", "bins", "edges", "integer", "format", "fill", "from", "unit"),
     "date": (*_COMMON, "lower", "upper", "bins", "edges", "format", "fill"),
 }
 _AS_A = {kind: f"{'an' if kind == 'ordinal' else 'a'} {kind}" for kind in _KEYS}
@@ -812,7 +856,7 @@ def column_from_spec(name: str, spec: object) -> Column:
     if kind == "date":
         return _numeric(name, {"date": options.pop("format", ISO), **options})
     if kind == "numeric":
-        return _numeric(name, options)
+        return _numeric(name, {("form" if key == "format" else key): value for key, value in options.items()})
     if kind == "boolean":
         return Categorical(name, _BOOLEAN, **options)
     if "levels" not in options:
@@ -859,6 +903,8 @@ def spec_of_column(column: Column) -> Spec:
         written: Callable[[float], object] = _short if column.date is None else column.shown
         if column.date not in (None, ISO):
             spec["format"] = column.date
+        if column.form is not None:
+            spec["format"] = column.form
         if column.edges is not None:
             spec["edges"] = [written(edge) for edge in column.edges]
         else:

@@ -13,19 +13,21 @@ import datetime as dt
 import math
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 from narwhals.dtypes import DType
 
-from escudo._card import card, number_of, plain, tracking
+from escudo._card import card, first_of, number_of, plain, tracking
 from escudo.errors import InputError, SchemaError
 from escudo.table._columns import (
     MISSING_LABEL,
@@ -49,18 +51,26 @@ from escudo.table._text_files import (
     check_lines,
     column_names,
     first_fields,
+    has_value,
     is_marker,
     mostly_numbers,
     seeming,
     stated_texts,
 )
-from escudo.table._values import ISO, as_dates, as_python, is_null, loosely
+from escudo.table._values import ISO, as_dates, as_numbers, as_python, held_texts, is_null, loosely, numbers_in_texts
+
+if TYPE_CHECKING:
+    import polars as pl
 
 CUSTODIAN_ONLY = "For the custodian's eyes only: this was computed from the private data without any protection."
 
 
 _FEWEST_VALUES = 4  # twice the columns that have to be called like a value of theirs
 _FEWEST_DIGITS = 5  # of a day: those of its year, and one of its number
+_FEWEST_LEVELS = 3  # texts that may be numbers with a unit
+_PART = 1e-3  # of a cent
+_ODD = 0.1  # of the texts of a column may be something else
+_MOST_WAYS = 3  # in which the days of one column are written
 _HELD = 2**22  # values of columns that are drafted together
 _FEW = 20  # a number with at most so many distinct values is drafted as categorical
 _JSON = (".ndjson", ".jsonl")
@@ -121,6 +131,7 @@ _DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y",
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 _TIMES = ("", *(between + clock + zone for zone in ("", "%z", " %z") for between in " T" for clock in _CLOCKS))
 _FORMS = tuple(day + time for day in _DAYS for time in _TIMES)
+_LIKE_A_DAY = re.compile(r"\d{1,4}[-/. ](\d{1,2}|[^\W\d]{3,})[-/. ]\d{2,4}(?!\d)")  # as all of these are
 _PLAIN_DAY = "%Y%m%d"  # read as a whole number by any program that is not told better
 _FIRST_DAY, _LAST_DAY = 19_000_101, 20_991_231
 _DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
@@ -141,6 +152,27 @@ _SEEMS_A_ROW = (
     "(--header first); or draft a schema."
 )
 _NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
+_FORM_NOTE = "format as it seems to be: how 1234.5 is written, with a sign or unit; what is not written so is missing"
+_UNITS_NOTE = (
+    "Many look like numbers in several units or currencies, which escudo does not convert: to use it as a number, "
+    "write all in one of them in the table"
+)
+_ABOUT_FORMS = (
+    "Texts are read as numbers by a format, which shows how 1234.5 is written: {forms}. What is not written so is "
+    "missing. Formats are published with the schema."
+)
+_ABOUT_UNITS = (
+    "Numbers in several units or currencies, which are left as texts: {names}. Write all in one in the table."
+)
+_CURRENCIES = re.compile(
+    "USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BGN|RUB|UAH|TRY|BRL|MXN|ARS|CLP|COP|ZAR|KRW|ILS"
+    "|FR|KR|RS|ZŁ"
+)
+_AFFIXED = re.compile(
+    r"[+-]?\s*(?P<before>(?![\d.,'’])\S[^\d+-]{0,9})??[+-]?"
+    r"(?P<digits>\d[\d.,'’\s]*?)(?P<after>\s*(?![\d.,'’])[^\s+-][^\d+-]{0,11})?"
+)
+_MOST_UNITS = 5
 _WORDS_NOTE = "There are words among the numbers; what is no number counts as missing"
 DRAFT_NOTES = (
     "Drafted from the data by escudo: for the custodian's eyes only until confirmed.",
@@ -162,7 +194,8 @@ def draft(
     """Draft a schema from a table's data; every column of it is unconfirmed.
 
     Text, booleans and numbers with at most 20 distinct values become categorical, other numbers numeric with bounds
-    rounded outward and 20 bins. Text with more than 200 levels stays open. Identifiers, dates, mixed columns, columns
+    rounded outward and 20 bins, also those that are texts with one currency or unit, by their format. Text with more
+    than 200 levels stays open. Identifiers, dates that are written in several ways, mixed columns, columns
     that number the rows, and what seems to be names, e-mail addresses, telephone and national numbers or free text are
     left out, and a note says why. What means "no value" (NA, ?, a blank) is missing, so are few words among many
     numbers of a text file, and of spellings that differ in case or in blanks only one stands for all: the column is
@@ -227,6 +260,11 @@ def draft(
         known = {key: getattr(dialect, key) for key in said}
         numbered = draft(data, **known, header=False)
         return replace(numbered, notes=(*numbered.notes, _ABOUT_HEADERS))
+    forms = {column.name: column.form for column in fields if isinstance(column, Numeric) and column.form is not None}
+    if forms:
+        notes.append(_ABOUT_FORMS.format(forms=first_of(f"{name!r} as {form}" for name, form in forms.items())))
+    if several := [column.name for column in fields if _UNITS_NOTE in column.note]:
+        notes.append(_ABOUT_UNITS.format(names=first_of(map(repr, several))))
     days = [column.name for column in fields if isinstance(column, Numeric) and column.date is not None]
     if len(days) > 1:
         advice = _how_to_derive(days[1], days[0], days=True).replace("know the order of", "know")
@@ -411,13 +449,19 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, 
         if not reads_texts(frame):
             return _unusable("dates as text")
         return _draft_date(_read_dates(frame, name, form), name, form)
+    if written and (ways := _several_ways(levels)) and _nearly_all(frame, name, [(as_dates, way) for way in ways]):
+        return (
+            f"it holds dates that are written in several ways: {first_of(ways)}. To use it, write all of them in one "
+            "way in the table"
+        )
     plain = stored == "integer" and decimal is not None and all(_FIRST_DAY <= level <= _LAST_DAY for level in levels)
     if plain and _date_format(list(map(str, levels)), (_PLAIN_DAY,)):
         texts = frame.with_columns(nw.col(name).cast(nw.String))
         return _draft_date(_read_dates(texts, name, _PLAIN_DAY), name, _PLAIN_DAY)
     if (kind := _personal(name, levels, rows)) is not None:
         return (
-            f"it seems to hold {kind}. They are never copied into a schema; to use it all the same, describe it by hand"
+            f"it seems to hold {kind}. Such values are never copied into a schema; to use it all the same, describe it "
+            "by hand"
         )
     numbered = stored == "integer" and (rows > _MANY or _ROW_NAME.fullmatch(name.strip()) is not None)
     if numbered and _numbers_rows(frame, name, rows):
@@ -426,12 +470,24 @@ def _draft_column(frame: nw.LazyFrame[Any], name: str, dtype: DType, rows: int, 
     worded = many and stored == "string" and not named_so and decimal is not None
     if worded and (mixed := _mixed_numbers(frame, name, decimal or ".")) is not None:
         return mixed
-    alone = (many and stored == "string") or named_so  # a few wards have ids as well, each with many rows
+    number_form = _number_form(levels, decimal or ".") if written and not named_so else None
+    if many and number_form is not None and _nearly_all(frame, name, [(as_numbers, number_form)]):
+        if not reads_texts(frame):
+            return _unusable("numbers as text")
+        return _draft_form(frame, name, number_form)
+    units = written and many and not named_so and _several_units(levels)
+    alone = (many and stored == "string" and not units) or named_so  # a few wards have ids as well, each with many rows
     if (named_so and (many or _PERSON_NAME.search(name))) or (alone and _all_distinct(frame, name, rows)):
         return _identifier(name)
     if not stated and stored in ("integer", "float"):
         return _draft_numeric(frame, name, integer=stored == "integer")
-    return _draft_categorical(frame, name, stored, levels, complete=stated)
+    drafted = _draft_categorical(frame, name, stored, levels, complete=stated)
+    if isinstance(drafted, str):
+        return drafted
+    if stated and number_form is not None:
+        hint = f'They look like numbers: with type = "numeric" and format = "{number_form}" they are read as such'
+        return replace(drafted, note=f"{drafted.note}. {hint}")
+    return replace(drafted, note=f"{drafted.note}. {_UNITS_NOTE}") if units else drafted
 
 
 def _mixed_numbers(frame: nw.LazyFrame[Any], name: str, decimal: str) -> Column | None:
@@ -441,6 +497,119 @@ def _mixed_numbers(frame: nw.LazyFrame[Any], name: str, decimal: str) -> Column 
     numbers: nw.LazyFrame[Any] = nw.from_native(found)
     drafted = _draft_numeric(numbers, name, integer=False)
     return replace(drafted, missing=True, note=f"{_BOUNDS_NOTE}. {_WORDS_NOTE}")
+
+
+def _filled(levels: Sequence[Any]) -> list[str]:
+    """Return the texts among some levels that do not mean "no value", without the blanks around them."""
+    return [level.strip() for level in levels if isinstance(level, str) and not is_marker(level)]
+
+
+def _affixes(texts: Sequence[str]) -> Counter[tuple[str, str]]:
+    """Count what stands before and after the digits of texts that seem to be numbers with signs or units.
+
+    Before them only a currency may stand: other letters make codes. So do zeros that digits begin with.
+    """
+    found = Counter[tuple[str, str]]()
+    for text in texts:
+        if (seen := _AFFIXED.fullmatch(text)) is None or re.match(r"0\d", seen["digits"]):
+            continue
+        before, after = seen["before"] or "", seen["after"] or ""
+        if not before or _is_currency(before):
+            found[before, after] += 1
+    return found
+
+
+def _is_currency(text: str) -> bool:
+    """Whether a text is a currency: its name in letters, or its sign, also with two letters.
+
+    >>> [_is_currency(text) for text in ("$", "US$ ", "Eur ", "Fr. ", "A", "#")]
+    [True, True, True, True, False, False]
+    """
+    letters = "".join(sign for sign in text if unicodedata.category(sign) != "Sc").strip(" .\u00a0")
+    signs = any(unicodedata.category(sign) == "Sc" for sign in text)
+    return (signs and len(letters) <= 2) or _CURRENCIES.fullmatch(letters.upper()) is not None
+
+
+def _number_form(levels: Sequence[Any], decimal: str) -> str | None:
+    """Return how these texts write 1234.5, if nearly all of them are numbers with one sign or unit, or in groups.
+
+    >>> _number_form(["$12,300", "$5", "NA", "$7.50", "$800"], ".")
+    '$1,234.5'
+    >>> _number_form(["€ 1.200,50", "€ 3,10", "€ 12"], "."), _number_form(["70 kg", "71.5 kg", "8 kg"], ".")
+    ('€ 1.234,5', '1234.5 kg')
+    >>> _number_form(["12,300", "1,250,000", "700"], "."), _number_form(["A12", "A13", "A14"], ".")
+    ('1,234.5', None)
+    """
+    texts = _filled(levels)
+    counted = _affixes(texts)
+    words = min(FEW_WORDS, len(texts) // 10)
+    if len(texts) < _FEWEST_LEVELS or len(texts) - counted.total() > words:
+        return None
+    alike = Counter[tuple[str, str]]()
+    for (before, after), several in counted.items():
+        alike[loosely(before), loosely(after)] += several
+    usual = max(alike, key=alike.__getitem__)
+    before, after = max(
+        (pair for pair in counted if tuple(map(loosely, pair)) == usual), key=lambda pair: (counted[pair], pair)
+    )
+    other = "," if decimal == "." else "."
+    between = {decimal: ("", other, "'", " "), other: ("", decimal, " ")}
+    forms = [f"{before}1{sign}234{point}5{after}" for point, signs in between.items() for sign in signs]
+    currency = _is_currency(before) or _is_currency(after)
+
+    def unlikely(form: str) -> tuple[int, int]:
+        """How many texts are no number written so; and of how many amounts of money there would be parts of a cent."""
+        cents = 100 * numbers_in_texts(texts, form)
+        missed = np.isnan(cents)
+        return int(missed.sum()), currency * int((np.abs(cents - np.round(cents)) > _PART)[~missed].sum())
+
+    form = min(forms, key=unlikely)
+    return form if unlikely(form)[0] <= words and form != f"1234{decimal}5" else None
+
+
+def _several_units(levels: Sequence[Any]) -> bool:
+    """Whether nearly all of these texts are numbers with one of a few signs or units."""
+    texts = _filled(levels)
+    usual = _affixes(texts).most_common(_MOST_UNITS)
+    return len(usual) > 1 and len(texts) - sum(several for _, several in usual) <= min(FEW_WORDS, len(texts) // 10)
+
+
+def _draft_form(frame: nw.LazyFrame[Any], name: str, form: str) -> Column:
+    """Return a column of texts as one of numbers that are written so."""
+    import polars as pl
+
+    numbers = _texts_of(frame, name).select(as_numbers(pl.col(name), form).alias(name)).collect(engine="streaming")
+    read: nw.LazyFrame[Any] = nw.from_native(numbers.lazy())
+    drafted = _draft_numeric(read, name, integer=False)
+    return replace(drafted, form=form, note=f"{drafted.note}; {_FORM_NOTE}")
+
+
+def _nearly_all(
+    frame: nw.LazyFrame[Any], name: str, readers: Sequence[tuple[Callable[[pl.Expr, str], pl.Expr], str]]
+) -> bool:
+    """Whether nine of ten different texts that mean something are read by one of these, each with a format.
+
+    Databases, which read neither, are not asked for all their texts: what some of them look like has to do.
+    """
+    import polars as pl
+
+    if not reads_texts(frame):
+        return True
+    text = pl.col(name)
+    read = pl.any_horizontal(reader(text, form).is_not_null() for reader, form in readers)
+    distinct = _texts_of(frame, name).filter(has_value(text))
+    return bool(distinct.select(read.mean() >= 1 - _ODD).collect(engine="streaming").item())
+
+
+def _texts_of(frame: nw.LazyFrame[Any], name: str) -> pl.LazyFrame:
+    """Return the different texts of a column in polars; what is no text that it holds is null."""
+    import polars as pl
+
+    if frame.implementation.is_polars() and frame.collect_schema()[name] != nw.Object:
+        held: pl.LazyFrame = frame.to_native().select(pl.col(name).cast(pl.String).unique())
+        return held
+    distinct = frame.select(nw.col(name)).unique().collect()[name].to_list()
+    return pl.LazyFrame({name: held_texts(distinct)}, {name: pl.String})
 
 
 def _personal(name: str, levels: list[Any], rows: int) -> str | None:
@@ -537,7 +706,7 @@ def _date_format(levels: list[Any], forms: Sequence[str] = _FORMS) -> str | None
     >>> _date_format(["24.12.2024", "NA", "01.02.1950"]), _date_format(["2024-12-24 18:00"]), _date_format(["24"])
     ('%d.%m.%Y', '%Y-%m-%d %H:%M', None)
     """
-    texts = [level.strip() for level in levels if isinstance(level, str) and not is_marker(level)]
+    texts = _filled(levels)
     words = min(FEW_WORDS, len(texts) // 10)
 
     def others(form: str) -> int:
@@ -557,12 +726,42 @@ def _date_format(levels: list[Any], forms: Sequence[str] = _FORMS) -> str | None
     return best if best is not None and others(best) <= words else None
 
 
+def _several_ways(levels: Sequence[Any]) -> list[str]:
+    """Return in which ways days are written, if nearly all texts are days, but in two or three ways; nothing if not.
+
+    >>> _several_ways(["24.12.2024", "2024-12-24", "01.02.1950", "1950-02-03"]), _several_ways(["a", "b"])
+    (['%Y-%m-%d', '%d.%m.%Y'], [])
+    """
+    left = _filled(levels)
+    words = min(FEW_WORDS, len(left) // 10)
+    if sum(_LIKE_A_DAY.match(text) is None for text in left) > words:
+        return []
+    ways: list[str] = []
+    while len(left) > words and len(ways) < _MOST_WAYS:
+        form, others = min(((form, _no_days(left, form)) for form in _FORMS), key=lambda each: len(each[1]))
+        if len(left) - len(others) <= max(words, 1):
+            return []
+        ways.append(form)
+        left = others
+    return sorted(ways) if len(left) <= words else []
+
+
+def _no_days(texts: Sequence[str], form: str) -> list[str]:
+    """Return the texts that are no day written so."""
+    found = []
+    for text in texts:
+        try:
+            dt.datetime.strptime(text, form)
+        except ValueError:
+            found.append(text)
+    return found
+
+
 def _read_dates(frame: nw.LazyFrame[Any], name: str, form: str) -> nw.LazyFrame[Any]:
     """Return a column of text as dates."""
     import polars as pl
 
-    texts = frame.to_native() if frame.implementation.is_polars() else frame.select(nw.col(name)).collect().to_polars()
-    read: nw.LazyFrame[Any] = nw.from_native(texts.lazy().select(as_dates(pl.col(name).cast(pl.String), form)))
+    read: nw.LazyFrame[Any] = nw.from_native(_texts_of(frame, name).select(as_dates(pl.col(name), form)))
     return read
 
 
@@ -634,6 +833,7 @@ def _identifier(name: str) -> str:
 def _unusable(stored: str) -> str:
     reasons = {
         "time": 'it holds dates or times. To use dates, describe them: type = "date", with public lower and upper',
+        "numbers as text": "it holds numbers with signs or units as text. To use it, cast it to numbers in the table",
         "dates as text": "it holds dates as text. To use it, cast it to dates in the table",
         "object": "it holds values of mixed kinds. To use it, convert it to text or to numbers",
         "empty": "it holds no values. To use it, describe it by hand",
@@ -782,9 +982,7 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
             found = replace(found, looks_like=seeming(files[0], dialect))
             frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it
     else:
-        frame, source = as_lazy(data)
-        if _spelt(data):
-            frame = nw.from_native(_with_days(frame.to_native(), schema))
+        frame, source = as_lazy(data, schema=schema if _is_json(data) else None)
     with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
@@ -804,20 +1002,11 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
         )
 
 
-def _spelt(data: Any) -> bool:
-    """Return whether values are written as texts, days among them: in text files, sheets and files of JSON."""
+def _is_json(data: Any) -> bool:
+    """Return whether data are files of lines of JSON, which state no types."""
     if not isinstance(data, str | PathLike) or is_lake(data):
         return False
-    return bool(text_files(data)) or all(file.suffix.lower() in _JSON for file in data_files(data))
-
-
-def _with_days(frame: Any, schema: Schema) -> Any:
-    """Return a frame of polars with days read where its schema says how they are written."""
-    import polars as pl
-
-    forms = {column.name: column.date for column in schema.fields if isinstance(column, Numeric) and column.date}
-    texts = [name for name, dtype in frame.collect_schema().items() if dtype == pl.String]
-    return frame.with_columns(as_dates(pl.col(name), forms[name]).alias(name) for name in texts if name in forms)
+    return all(file.suffix.lower() in _JSON for file in data_files(data))
 
 
 def _advice(schema: Schema) -> Iterator[str]:
@@ -918,11 +1107,12 @@ def _check_column(
         return ColumnCheck(name=column.name, problem=str(error))
     if column.open:
         return ColumnCheck(name=column.name, missing_allowed=column.missing, open=True)
-    if storage_of(dtype) == "object":
+    loose = isinstance(column, Categorical) and column.loose
+    if storage_of(dtype) == "object" or (loose and frame.implementation.is_pandas_like()):  # texts may be no Unicode
         return _check_objects(frame, column, rows)
     if isinstance(column, Categorical):
         return _check_distinct(frame, column, rows) if column.loose else _check_levels(frame, column, rows)
-    if column.date is not None:
+    if column._reads_text:
         frame = Source(engine="", frame=frame.select(nw.col(column.name)).collect()).lazy({column.name: column})
     return _check_bounds(frame, column, rows)
 

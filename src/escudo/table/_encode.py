@@ -69,16 +69,18 @@ def check_holds(column: Column, found: Holds, dtype_name: str, *, texts: bool = 
         column: The schema's column.
         found: What the frame's column holds.
         dtype_name: The frame's type to show, without its parameters: those of an Enum are values of the data.
-        texts: Whether dates are read from text, too.
+        texts: Whether dates, and numbers of which a format is stated, are read from text, too.
 
     Raises:
         SchemaError: Names the column, the type that was found, and the remedy.
     """
     date = isinstance(column, Numeric) and column.date is not None
+    read = texts and isinstance(column, Numeric) and column._reads_text
     if (
         found == "anything"
         or (found in ("text", "number") and column.kind == "open")
-        or (date and (found == "time" or (texts and found == "text")))
+        or (date and found == "time")
+        or (read and found == "text")
     ):
         return
     if date or found == "time":
@@ -94,9 +96,12 @@ def check_holds(column: Column, found: Holds, dtype_name: str, *, texts: bool = 
         return
     described = {"string": "text levels", "number": "a numeric range"}.get(column.kind, f"{column.kind} levels")
     cast = "text" if wanted == "text" else "a number or boolean"
+    hint = ""
+    if texts and found == "text" and isinstance(column, Numeric):
+        hint = " Numbers that text writes with signs or units are read by a format, such as format = '$1,234.5'."
     raise SchemaError(
         f"column {column.name!r} has {described} in the schema, but its type in the table is {dtype_name}; "
-        f"cast it to {cast} in the table, or describe the column in the schema as what it is."
+        f"cast it to {cast} in the table, or describe the column in the schema as what it is.{hint}"
     )
 
 

@@ -487,19 +487,20 @@ def _openable(file: Path) -> Path:
     return file
 
 
-def as_lazy(data: Any, dialect: Dialect | None = None) -> tuple[nw.LazyFrame[Any], str]:
+def as_lazy(data: Any, dialect: Dialect | None = None, schema: Schema | None = None) -> tuple[nw.LazyFrame[Any], str]:
     """Return data as a lazy narwhals frame, and what to call it in messages.
 
     Args:
         data: A path, or a frame of any engine that narwhals takes.
         dialect: How the CSV or TSV file of that path is written, if it is known; the types are still the file's.
+        schema: What decides how the file of that path is read, if it states no types.
 
     Raises:
         InputError: If it is neither, or a column's name is not text.
     """
     if isinstance(data, str | PathLike):
         if dialect is None:
-            return nw.from_native(scan(data)), f"'{fspath(data)}'"
+            return nw.from_native(scan(data, schema)), f"'{fspath(data)}'"
         with hide_values(f"'{fspath(data)}' cannot be read. Is it damaged, empty or of another format?"):
             return nw.from_native(typed_texts(data_files(data), dialect)), f"'{fspath(data)}'"
     expected = "expected a path or a dataframe (pandas, polars, pyarrow, DuckDB, ...)"

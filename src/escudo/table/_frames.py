@@ -29,7 +29,7 @@ from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._encode import Holds, check_holds, holds, known_texts, number, text_key
 from escudo.table._persons import key_of_text, person_keys
 from escudo.table._schema import Schema
-from escudo.table._values import as_dates, as_text, encodable, loosely_in_sql
+from escudo.table._values import held_texts, loosely_in_sql
 
 if TYPE_CHECKING:
     import polars as pl
@@ -188,7 +188,7 @@ def open_source(frame: object, schema: Schema) -> Source:
 
 
 def reads_texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> bool:
-    """Whether dates that are text are read by their format: where rows are read by polars, not in a database."""
+    """Whether texts are read as dates or numbers by a format: where rows are read by polars, not in a database."""
     kind = frame.implementation
     return bool(kind.is_polars() or kind.is_pandas_like() or kind.is_pyarrow() or kind.is_dask())
 
@@ -292,8 +292,8 @@ def _in_polars(frame: pl.LazyFrame, columns: Mapping[str, Column | None]) -> pl.
             changed.append(_project_lazily(name, column))
         elif types[name] in (pl.Date, pl.Datetime):
             changed.append(days_of(pl.col(name), types[name]))
-        elif isinstance(column, Numeric) and column.date and types[name] in (pl.String, pl.Categorical, pl.Enum):
-            changed.append(as_dates(pl.col(name).cast(pl.String), column.date).cast(pl.Int32))
+        elif isinstance(column, Numeric) and column._reads_text and types[name] in (pl.String, pl.Categorical, pl.Enum):
+            changed.append(column._in_text(pl.col(name).cast(pl.String)).alias(name))
         elif column is None and types[name] in (pl.String, pl.Categorical, pl.Enum):
             changed.append(key_of_text(name))
     return frame.with_columns(changed)
@@ -473,8 +473,8 @@ def _series_from_pandas(name: str, series: Any, column: Column | None) -> pl.Ser
         if typed.dtype in (pl.Date, pl.Datetime) and isinstance(column, Numeric) and column.date is not None:
             return typed.to_frame().select(days_of(pl.col(name), typed.dtype)).to_series()
         text = typed.dtype == pl.String
-        if text and isinstance(column, Numeric) and column.date is not None:
-            return typed.to_frame().select(as_dates(pl.col(name), column.date).cast(pl.Int32)).to_series()
+        if text and isinstance(column, Numeric) and column._reads_text:
+            return typed.to_frame().select(column._in_text(pl.col(name)).alias(name)).to_series()
         if text or typed.dtype == pl.Boolean or typed.dtype.is_numeric():
             if column is None:
                 return typed.to_frame().select(key_of_text(name)).to_series() if text else typed
@@ -490,8 +490,7 @@ def _project(name: str, column: Column | None, values: Sequence[Any]) -> pl.Seri
     if column is None:
         return person_keys(name, values)
     if isinstance(column, Categorical) and column.open:  # of unknown levels, texts alone can be told apart for certain
-        texts = [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]
-        return pl.Series(name, texts, dtype=pl.String)
+        return pl.Series(name, held_texts(values), dtype=pl.String)
     if isinstance(column, Categorical):
         return pl.Series(name, [*column.levels, None]).gather(column.encode(values))
     return pl.Series(name, column._read(values))

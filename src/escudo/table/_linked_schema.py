@@ -59,7 +59,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from escudo._card import number_of
+from escudo._card import first_of, number_of
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
@@ -677,9 +677,8 @@ class LinkedSchema:
         del data
         if self.confirmed:
             return
-        listed = ", ".join(self.unconfirmed[:8]) + (", ..." if len(self.unconfirmed) > 8 else "")
         raise RefusedError(
-            f"the schema was drafted from the data and not confirmed: {listed}.\n"
+            f"the schema was drafted from the data and not confirmed: {first_of(self.unconfirmed)}.\n"
             "  A table's name stands for its most and its edges. Once they are public knowledge:\n"
             f"    escudo schema confirm {source}\n"
             "Nothing was spent."

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from escudo._card import number_of
+from escudo._card import first_of, number_of
 from escudo._validate import did_you_mean, positive_integer
 from escudo.errors import InputError, RefusedError, SchemaError
 from escudo.privacy import Neighbours, parse_relation
@@ -365,10 +365,15 @@ class Schema:
         new = {column.name: column for column in columns}
         return replace(self, fields=tuple(new.get(column.name, column) for column in self.fields))
 
+    def binned_as(self, other: Schema) -> Schema:
+        """Return the schema with the bins of another one, such as a model's, where it leaves them to a release."""
+        private = [column for column in self.fields if isinstance(column, Numeric) and column.private]
+        return self.with_columns(*(other[column.name] for column in private if column.name in other))
+
     def as_escudo_writes(self) -> Schema:
         """Return the schema of the same columns in a text file of synthetic rows: commas, points, UTF-8, ISO dates."""
-        dates = [column for column in self.fields if isinstance(column, Numeric) and column.date is not None]
-        plain = self.with_columns(*(replace(column, date=ISO) for column in dates))
+        read = [column for column in self.fields if isinstance(column, Numeric) and column._reads_text]
+        plain = self.with_columns(*(replace(column, date=column.date and ISO, form=None) for column in read))
         return replace(plain, delimiter=None, encoding="utf-8", decimal=".", header=())
 
     def confirm(self, names: Iterable[str] | None = None) -> Schema:
@@ -381,7 +386,7 @@ class Schema:
         if waiting := [column for column in chosen if column.open]:
             what = _and(dict.fromkeys(column._learnt for column in waiting))
             raise SchemaError(
-                f"column{'' if len(waiting) == 1 else 's'} {_and(repr(column.name) for column in waiting)} "
+                f"column{'' if len(waiting) == 1 else 's'} {first_of(repr(column.name) for column in waiting)} "
                 f"{'has' if len(waiting) == 1 else 'have'} no {what} to confirm; write them into the schema, or "
                 "learn them with 'escudo schema learn'."
             )
@@ -399,17 +404,18 @@ class Schema:
         """
         if self.confirmed:
             return
-        listed = _and(
+        waiting = [
             f"{column.name!r} ({'levels' if isinstance(column, Categorical) else 'lower, upper'})"
             for column in self.fields
             if not column.confirmed
-        )
-        one = len(self.unconfirmed) == 1
+        ]
+        listed, one = first_of(waiting), len(waiting) == 1
+        see = "" if listed == _and(waiting) else f"  All of them, and what they say:\n    escudo schema show {source}\n"
         raise RefusedError(
             "the schema was drafted from the data and not confirmed.\n"
             f"  {'column' if one else 'columns'} {listed} still {'says' if one else 'say'} confirmed = false"
             f"{'' if source == 'SCHEMA' else f' in {source}'}.\n"
-            f"  Either confirm that {'this is' if one else 'these are'} public knowledge:\n"
+            f"{see}  Either confirm that {'this is' if one else 'these are'} public knowledge:\n"
             f"    escudo schema confirm {source}\n"
             "  or learn what is not public, privately:\n"
             f"    escudo schema learn {data} --schema {source} --epsilon 0.1 --delta 1e-7\n"

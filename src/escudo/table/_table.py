@@ -14,7 +14,7 @@ from escudo._card import number_of
 from escudo._validate import one_of, positive_integer, whole
 from escudo.errors import InputError
 from escudo.privacy import Neighbours, Relation, Unit, parse_relation
-from escudo.table._columns import Column, Numeric
+from escudo.table._columns import Column
 from escudo.table._counts import (
     CountSensitivity,
     count_records,
@@ -376,9 +376,7 @@ class PrivateTable(Held[Schema]):
 
     def binned_as(self, schema: Schema) -> PrivateTable:
         """Return the same table with the bins that a release chose, where its own schema leaves them to one."""
-        mine = self._schema.fields
-        chosen = [column for column in mine if isinstance(column, Numeric) and column.private and column.name in schema]
-        return self.with_columns(*(schema[column.name] for column in chosen)) if chosen else self
+        return self._like(schema=self._schema.binned_as(schema))
 
     def with_account(self, account: Account) -> PrivateTable:
         """Return the same table, whose releases are charged to another account.

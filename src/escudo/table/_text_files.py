@@ -22,7 +22,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -263,21 +263,32 @@ def seeming(file: Path, dialect: Dialect) -> dict[str, Any]:
 
 
 def _spans_lines(file: Path, dialect: Dialect) -> bool:
-    """Whether quoted fields hold line feeds: most records of several lines have the fields that the first line has."""
+    """Whether quoted fields hold line feeds: most records of several lines have the fields that the first line has.
+
+    One whose quotes are not all closed has not, whatever its fields: it is all the lines after a single open quote.
+    """
     import polars as pl
 
     lines = _lines(_source(file, dialect)).select((pl.col(_LINE).str.count_matches('"') % 2 == 1).any())
     if not lines.collect(engine="streaming").item():
         return False
-    wanted, balance, line = len(header(file, dialect)), 0, 0
+    wanted, balance, line, quotes = len(header(file, dialect)), 0, 0, 0
+
+    def counted(lines: Iterable[str]) -> Iterator[str]:
+        nonlocal quotes
+        for each in lines:
+            quotes += each.count('"')
+            yield each
+
     with file.open("rb") as opened:
         codec = _codec(opened.read(2), dialect.encoding)
     with file.open(encoding=codec, errors="replace", newline="") as text:
-        records = csv.reader(text, delimiter=dialect.delimiter)
+        records = csv.reader(counted(text), delimiter=dialect.delimiter)
         try:
             for record in records:
                 several, line = records.line_num - line > 1, records.line_num
-                balance += several * (1 if len(record) == wanted else -1)
+                balance += several * (1 if len(record) == wanted and quotes % 2 == 0 else -1)
+                quotes = 0
         except csv.Error:  # a quote that is never closed: more than a field may hold
             balance -= 1
     return balance > 0
@@ -626,6 +637,11 @@ def is_marker(text: str) -> bool:
     return text.strip().lower() in _MARKERS
 
 
+def has_value(text: pl.Expr) -> pl.Expr:
+    """Return whether texts do not mean that there is no value."""
+    return ~text.str.strip_chars().str.to_lowercase().is_in(_MARKERS)
+
+
 def texts_of(files: Sequence[Path], dialect: Dialect, keys: Sequence[str] = ()) -> pl.LazyFrame:
     """Open CSV or TSV files that are one table as columns of text, in the order of the first one's columns."""
     return joined([scan_texts(file, dialect, keys) for file in files], files)
@@ -703,7 +719,7 @@ def mostly_numbers(frame: pl.LazyFrame, name: str, decimal: str) -> pl.LazyFrame
     import polars as pl
 
     value = pl.col(name).str.strip_chars()
-    filled = frame.filter(~value.str.to_lowercase().is_in(_MARKERS)).select(value)
+    filled = frame.filter(has_value(value)).select(value)
     number = _typed(pl.col(name), lambda text: as_number(text, decimal))
     words = pl.col(name).filter(~number).n_unique() <= FEW_WORDS
     if not filled.select(words & (number.mean() >= _MOSTLY)).collect(engine="streaming").item():
@@ -721,6 +737,8 @@ def stated_texts(files: Sequence[Path], schema: Schema) -> pl.LazyFrame:
     read = [
         as_dates(pl.col(name), column.date).alias(name)
         if isinstance(column, Numeric) and column.date is not None
+        else column._in_text(pl.col(name)).alias(name)
+        if isinstance(column, Numeric) and column.form is not None
         else as_number(pl.col(name), boolean=column.kind == "boolean", decimal=schema.decimal).alias(name)
         for name, column in kinds.items()
         if name in columns
@@ -757,12 +775,16 @@ def _readers(schema: Schema) -> dict[str, Callable[[list[Any]], pl.Series]]:
     def persons(values: list[Any]) -> pl.Series:
         return person_keys("person", values).to_frame().select(legible(pl.col("person"))).to_series()
 
-    def numbers(boolean: bool) -> Callable[[list[Any]], pl.Series]:
+    def numbers(column: Column) -> Callable[[list[Any]], pl.Series]:
+        spelling = as_number(pl.col("text"), boolean=column.kind == "boolean")
+        if isinstance(column, Numeric) and column.form is not None:
+            spelling = column._in_text(pl.col("text"))
+
         def read(values: list[Any]) -> pl.Series:
             found = pl.Series([_float(value) for value in values], dtype=pl.Float64)
             if not any(isinstance(value, str) for value in values):
                 return found
-            spelt = _texts(values).to_frame("text").select(as_number(pl.col("text"), boolean=boolean)).to_series()
+            spelt = _texts(values).to_frame("text").select(spelling).to_series()
             return found.zip_with(found.is_not_null(), spelt)
 
         return read
@@ -778,7 +800,7 @@ def _readers(schema: Schema) -> dict[str, Callable[[list[Any]], pl.Series]]:
             return _texts
         if isinstance(column, Numeric) and column.date is not None:
             return days(column.date)
-        return numbers(column.kind == "boolean")
+        return numbers(column)
 
     readers = {column.name: reader(column) for column in schema.fields}
     return {**readers, **dict.fromkeys(schema.keys, persons)}

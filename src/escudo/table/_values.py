@@ -177,6 +177,62 @@ def days_in_texts(values: Sequence[Any], form: str) -> NDArray[np.float64]:
     """Read objects that are text as days since 1970-01-01; NaN for one that is no text, or no day written so."""
     import polars as pl
 
-    texts = [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]
-    days = as_dates(pl.col("text"), form).cast(pl.Int32).cast(pl.Float64).fill_null(math.nan)
-    return pl.DataFrame({"text": texts}, schema={"text": pl.String}).select(days).to_series().to_numpy()
+    return _in_texts(values, as_dates(pl.col("text"), form).cast(pl.Int32))
+
+
+_SAMPLE = re.compile(r"([^0-9+-]*)1([^0-9]?)234([.,])5([^0-9+-]*)")  # 1234.5, as a format writes it
+_BETWEEN = {" ": r"[ \x{a0}\x{202f}]", "\u00a0": r"[ \x{a0}\x{202f}]", "'": "['\u2019]", ".": "[.]", ",": ","}
+_BLANK = r"[ \t\n\r\f\v\x{a0}\x{202f}]*"
+
+
+def as_numbers(text: pl.Expr, form: str) -> pl.Expr:
+    """Return text as float64, null where it is no number written as ``form`` writes 1234.5.
+
+    What stands before or after the digits there may be left out, in any case, and so may what stands between thousands;
+    blanks at these places do not count.
+
+    Raises:
+        ValueError: If the form writes no 1234.5.
+    """
+    import polars as pl
+
+    found = _SAMPLE.fullmatch(form)
+    before, thousands, point, after = found.groups() if found else ("", "", "", "")
+    if thousands == point or (thousands and thousands not in _BETWEEN):
+        raise ValueError("not a form of numbers")
+    before, after = (_BLANK.join(map(re.escape, each.split())) for each in (before, after))
+    between = _BETWEEN.get(thousands)
+    grouped = f"[0-9]{{1,3}}(?:{between}[0-9]{{3}})+|" if between else ""
+    pattern = (
+        f"^{_BLANK}([+-]?){_BLANK}(?i:{before})?{_BLANK}([+-]?){_BLANK}((?:{grouped}[0-9]*))((?:[{point}][0-9]*)?)"
+        f"{_BLANK}(?i:{after})?{_BLANK}$"
+    )
+    parts = text.str.extract_groups(pattern).struct
+    digits = parts.field("3").str.replace_all(between or "^$", "")
+    fraction = parts.field("4").str.replace(point, ".", literal=True)
+    return pl.concat_str(parts.field("1"), parts.field("2"), digits, fraction).cast(pl.Float64, strict=False)
+
+
+def numbers_in_texts(values: Sequence[Any], form: str) -> NDArray[np.float64]:
+    """Read objects that are text as numbers; NaN for one that is no text, or no number written so.
+
+    >>> numbers_in_texts(["$12,300", "-$5.5", "7", "$1,2", "EUR 3", 4], "$1,234.5").tolist()
+    [12300.0, -5.5, 7.0, nan, nan, nan]
+    """
+    import polars as pl
+
+    return _in_texts(values, as_numbers(pl.col("text"), form))
+
+
+def _in_texts(values: Sequence[Any], read: pl.Expr) -> NDArray[np.float64]:
+    """Return what an expression over the column "text" reads in objects that are text; NaN for all others."""
+    import polars as pl
+
+    found = read.cast(pl.Float64).fill_null(math.nan)
+    texts = pl.DataFrame({"text": held_texts(values)}, schema={"text": pl.String})
+    return texts.select(found).to_series().to_numpy()
+
+
+def held_texts(values: Iterable[Any]) -> list[str | None]:
+    """Return objects that are text as plain text, and None for all others and for what no file can hold."""
+    return [text if (text := as_text(value)) is not None and encodable(text) else None for value in values]

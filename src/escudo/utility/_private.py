@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import plain, tracking
+from escudo._card import first_of, plain, tracking
 from escudo._validate import finite, positive, positive_integer
 from escudo.asking import Question, linked, paying, planning, run, verb
 from escudo.errors import InputError
@@ -75,7 +75,7 @@ from escudo.privacy import (
     guarantee_of,
 )
 from escudo.synthesis import FitOptions, Forecast, Model, Prepared, fitting, neighbours_of
-from escudo.table import Categorical, LinkedSchema, Numeric, PrivateTable, PrivateTables, Schema
+from escudo.table import PRIVATE_BINS, Categorical, LinkedSchema, Numeric, PrivateTable, PrivateTables, Schema
 from escudo.utility._fidelity import count_cells, sampling_error, subsets
 from escudo.utility._prediction import learner_of
 from escudo.utility._rows import EVALUATION_PURPOSE, Rows
@@ -117,6 +117,8 @@ class PrivateEvaluation:
         chance: For the first three: what two samples of one population, as large as the synthetic table, would give.
         targets: The columns that were predicted.
         guarantee: What this evaluation promises to the people in the table.
+        equal_bins: Columns whose bins nobody had chosen: compared in 20 of equal width, into one of which a heavy tail
+            falls nearly whole.
     """
 
     one_way: float
@@ -129,6 +131,7 @@ class PrivateEvaluation:
     guarantee: Guarantee
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     chance: Mapping[str, float] = field(default_factory=dict)
+    equal_bins: tuple[str, ...] = ()
 
     @property
     def figures(self) -> dict[str, float]:
@@ -150,7 +153,13 @@ class PrivateEvaluation:
                 f"; learners trained on synthetic rows answer {shares['accuracy']} of real rows right, the commonest "
                 f"class {shares['baseline']}"
             )
-        return f"{text} (noise ±{100 * self.deviation:.2f} points)"
+        text = f"{text} (noise ±{100 * self.deviation:.2f} points)"
+        if not self.equal_bins:
+            return text
+        return (
+            f"{text}. Nobody chose the bins of {first_of(map(repr, self.equal_bins))}: {PRIVATE_BINS} of equal width "
+            "were compared, which show little of a heavy tail; with model=, those that its release chose"
+        )
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}<br><small>{escape(str(self.guarantee))}</small></p>"
@@ -253,6 +262,7 @@ class PreparedFigures:
             intervals=MappingProxyType(dict(zip(self.figures, zip(low, high, strict=True), strict=True))),
             targets=self.targets,
             guarantee=guarantee,
+            equal_bins=tuple(x.name for x in self.schema.fields if isinstance(x, Numeric) and x.private),
         )
 
 
@@ -333,6 +343,7 @@ def evaluate_privately(
     *,
     epsilon: float,
     targets: int | Sequence[str] = ...,
+    model: Model | None = ...,
     seed: int | None = ...,
 ) -> PrivateEvaluation: ...
 @overload
@@ -347,12 +358,13 @@ def evaluate_privately(
     *,
     epsilon: float,
     targets: int | Sequence[str] = 5,
+    model: Model | None = None,
     seed: int | None = None,
 ) -> Any:
     """Measure how useful synthetic rows are, under pure ε, for a public report.
 
-    Numbers are compared by the bins of the table's schema, 20 of equal width where these are left to a release; for the
-    bins that one chose, give a table with the schema of its model.
+    Numbers are compared by the bins of the table's schema. Where these are left to a release, by those that the release
+    of ``model`` chose, as ``release(evaluate=)`` does; without it by 20 of equal width, which the answer then says.
 
     Args:
         table: The private table; its account is charged before noise is drawn. Where the number of its rows is not
@@ -360,6 +372,7 @@ def evaluate_privately(
         synthetic: Synthetic rows, already released; of linked tables a frame for each.
         epsilon: What these figures may cost.
         targets: How many categorical columns to predict, the first ones of the schema; or their names.
+        model: The released model that the rows are of, for its bins. Not for linked tables.
         seed: Repeatable noise for tests; marks the result not for release.
 
     Returns:
@@ -373,8 +386,13 @@ def evaluate_privately(
     if isinstance(described, LinkedSchema):
         from escudo.utility._linked import evaluate_linked
 
+        if model is not None:
+            raise InputError("model is for one table: linked ones are compared in the bins of their schema.")
         return evaluate_linked(cast(PrivateTables, table), synthetic, epsilon, seed)
     table = cast(PrivateTable, table)
+    if model is not None and not (isinstance(model, Model) and set(described) <= set(model.schema)):
+        raise InputError("model must be one of this table, with all its columns, such as escudo.load('release/model').")
+    table = table if model is None else table.binned_as(model.schema)
     figures = prepare_figures(table.schema, table.neighbours, targets, epsilon=epsilon)
     made = Rows.read(synthetic, table.schema, argument="synthetic")
     return run(_Evaluation(figures, None if planning() else figures.count(table, made)), table, seed=seed)

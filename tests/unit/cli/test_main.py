@@ -204,3 +204,18 @@ def test_no_name_steers_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: py
     for shown in (captured.out, captured.err):
         assert "red" in shown
         assert not set(shown) & set("\x1b\x07\u202e")
+
+
+@pytest.mark.parametrize(
+    ("word", "there"),
+    [("draft", "escudo schema draft"), ("plan", "escudo release ... --plan"), ("effect_of", "escudo effect"),
+     ("account", "escudo ledger"), ("history", "escudo ledger history")],
+)  # fmt: skip
+def test_who_looks_for_a_command_under_another_name_is_told_where_it_is(
+    word: str, there: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(monkeypatch, word, "visits.csv") == 2
+    assert f"No such command '{word}'. There is " in (told := capsys.readouterr().err)
+    assert there in told
+    assert cli._ELSEWHERE.keys().isdisjoint(command.name for command in cli.app.registered_commands)

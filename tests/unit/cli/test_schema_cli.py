@@ -371,6 +371,26 @@ def test_learn_says_what_could_not_be_learnt(escudo, tmp_path):
     outcome = escudo("learn", "few.csv", "--epsilon", "0.1", "--delta", "1e-9", "--out", "learnt.toml")
     assert outcome.code == 0
     assert "Not learnt: 'smoke', no level was common enough to be learnt with this budget" in outcome.out
+    assert "every column of a text file is taken for texts. Where one holds numbers or dates" in outcome.out
+    draft = ("few.csv", "--schema", "learnt.toml", "--epsilon", "0.1", "--delta", "1e-9", "--out", "more.toml")
+    assert "is taken for texts" not in escudo("learn", *draft).out
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [("age", "these bounds clamp"), ("smoke", "are none of these levels"), ("few", None)],
+)
+def test_learn_tells_what_is_lost_by_what_was_learnt(escudo, tmp_path, column, told):
+    rows = [f"{20 + place % 60},{('no', 'yes')[place % 2]},{40 if place < 5 else ''}" for place in range(3000)]
+    (tmp_path / "big.csv").write_text("\n".join(["age,smoke,few", *rows]) + "\n", encoding="utf-8")
+    kind = 'type = "categorical"\nlevels = []' if column == "smoke" else 'type = "numeric"'
+    (tmp_path / "visits.toml").write_text(f"[columns.{column}]\n{kind}\nconfirmed = false\n", encoding="utf-8")
+    outcome = escudo("learn", "big.csv", "--schema", "visits.toml", "--epsilon", "4", "--out", "learnt.toml")
+    assert outcome.code == 0
+    assert ("clamp" in outcome.out) == (column == "age")
+    assert ("How many values" in outcome.out) == (told is not None)
+    assert told is None or f"How many values {told} is private" in outcome.out
+    assert ("Not learnt: 'few'" in outcome.out) == (column == "few")
 
 
 def test_learn_checks_its_output_before_it_spends(escudo, learner, tmp_path):
@@ -560,6 +580,21 @@ def test_all_that_is_not_stated_is_named_at_once(escudo, tmp_path):
     text = "[columns.a]\ntype = 'categorical'\nlevels = []\nconfirmed = false\n"
     (tmp_path / "open.toml").write_text(text + text.replace(".a]", ".b]"), encoding="utf-8")
     assert "columns 'a' and 'b' have no levels to confirm" in escudo("confirm", "open.toml", "--all").err
+
+
+def test_of_very_many_columns_the_first_are_named_and_how_many_more(escudo, tmp_path):
+    text = "".join(f'[columns.q{n}]\ntype = "categorical"\nlevels = ["a"]\nconfirmed = false\n' for n in range(40))
+    (tmp_path / "wide.toml").write_text(text, encoding="utf-8")
+    refused = escudo("confirm", "wide.toml")
+    assert refused.code == 2
+    assert "40 columns of 'wide.toml' are not confirmed: 'q0'," in refused.err
+    assert "'q7' and 32 more. " in refused.err
+    assert "schema show" in refused.err
+    assert "not confirmed: q1, q2, q3, q4, q5, q6, q7, q8 and 31 more." in escudo("confirm", "wide.toml", "q0").out
+    unlike = escudo("check", "visits.csv", "--schema", "wide.toml")
+    assert unlike.code == 5
+    assert "q39: the table has no column 'q39'" in unlike.out
+    assert "And 32 more, listed above." in unlike.err
 
 
 def test_what_is_to_be_typed_next_can_be_typed(escudo, tmp_path):

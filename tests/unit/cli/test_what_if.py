@@ -133,3 +133,11 @@ def test_a_linear_model_gives_its_slope_and_a_network_is_drawn_from(tmp_path: Pa
     escudo.synthesize(table, graph, generator="autoregressive", steps=2, **budget).save(tmp_path / "network")
     with pytest.raises(EscudoError, match="is drawn from and not added up"):
         run(str(tmp_path / "network"), "a", "b")
+
+
+def test_no_effect_is_said_to_be_the_graphs_claim(model: str) -> None:
+    assert (
+        "No arrow leads from x to w in the model's graph, and that alone makes it nothing"
+        in run(model, "x", "w").stdout
+    )
+    assert "No arrow" not in run(model, "x", "y").stdout

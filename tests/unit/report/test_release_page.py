@@ -11,12 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+import escudo
+from browsing import NEEDED, visiting
+from escudo.causal import CausalGraph
 from escudo.privacy import GaussianEvent, Guarantee, Plan, SampledGaussianEvent, guarantee_of
 from escudo.report import release_page
 from escudo.report._page import promise_picture, promise_sentence, who_gets_what
@@ -24,6 +27,9 @@ from escudo.report._release_report import FileEntry, limits_of
 from escudo.synthesis import CausalModel, TableConditional, synthesize
 from escudo.table import PrivateTable, Schema
 from escudo.utility import PrivateEvaluation
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MADE = datetime(2026, 11, 5, 12, 30, tzinfo=UTC)
@@ -446,3 +452,43 @@ def run(options: list[str], path: Path, folder: Path) -> subprocess.CompletedPro
     flags += ["disable-component-update", "disable-sync", f"user-data-dir={folder / 'profile'}"]
     command = [CHROMIUM, *(f"--{flag}" for flag in flags), *options, path.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+
+# ---- the error that is expected, before and after
+
+
+@pytest.fixture(scope="module")
+def expected_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Reports of releases that had a forecast, and of one that had none."""
+    home, schema = tmp_path_factory.mktemp("expected"), Schema.from_dict({"smoke": ["no", "yes"], "ill": ["no", "yes"]})
+    graph = CausalGraph.from_edges([("smoke", "ill")])
+    table = PrivateTable(pl.DataFrame({"smoke": ["no", "yes"] * 500, "ill": ["no", "no", "yes", "yes"] * 250}), schema)
+    both = escudo.release(table, home / "both", graph=graph, epsilon=1.0, delta=1e-6, seed=1)
+    model = escudo.synthesize(table, graph, epsilon=1.0, delta=1e-6, seed=1)
+    return {"both": both.report, "drawn": escudo.report.write_release(model, home / "drawn", rows=100, seed=1).report}
+
+
+def test_a_forecast_that_there_was_not_has_no_column(expected_pages: dict[str, Path]) -> None:
+    both, drawn = (expected_pages[name].read_text(encoding="utf-8") for name in ("both", "drawn"))
+    for told in (both, drawn):
+        assert "by the<br>noise drawn</th>" in told
+        assert "by the noise that every table got in the end" in told
+    assert "foretold</th>" in both
+    assert "foretold from public facts" in both
+    assert "foretold" not in drawn
+
+
+class TestOnAPhone:
+    pytestmark = NEEDED
+
+    @pytest.mark.parametrize("name", ["both", "drawn"])
+    def test_the_table_of_expected_errors_is_not_cut_off(
+        self, started: Browser, expected_pages: dict[str, Path], name: str
+    ) -> None:
+        with visiting(started, own="file:", viewport={"width": 390, "height": 800}) as tab:
+            tab.goto(expected_pages[name].as_uri())
+            ends = tab.evaluate(
+                "[...document.querySelectorAll('table.noise')].map(x => x.getBoundingClientRect().right)"
+            )
+            assert ends
+            assert max(ends) <= 371  # where the text ends

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 pytestmark = NEEDED
 
-MESSY = "patient;Alter;Größe;smoker;postcode\n" + "".join(
-    f"{100 + n // 2};{20 + n % 61};{150 + n % 50},5;{['ja', 'nein', 'Ja', ''][n % 4]};SECRET{n % 7}\n"
+MESSY = "patient;Alter;Größe;smoker;postcode;Lohn\n" + "".join(
+    f"{100 + n // 2};{20 + n % 61};{150 + n % 50},5;{['ja', 'nein', 'Ja', ''][n % 4]};SECRET{n % 7};{n}.000,50 EUR\n"
     for n in range(400)
 )
 
@@ -131,6 +131,7 @@ def test_a_messy_file_is_drafted_hidden_and_confirmed(page: Page, studio: Served
     assert page.locator(".brand").inner_text().endswith("messy file.csv")
     page.get_by_text("Left out 'patient': it seems to identify people.").wait_for()
     page.get_by_text("Read with semicolons between fields").wait_for()
+    page.get_by_text("which shows how 1234.5 is written: 'Lohn' as 1.234,5 EUR.").wait_for()
     assert page.get_by_text("(hidden)").count() >= 3
     assert page.locator(".marking").count() == 0
     page.get_by_role("button", name="Custodian: show values").click()
@@ -345,6 +346,11 @@ def test_every_page_fits_a_phone_and_has_no_serious_fault(
                 tab.locator("body[data-budget]").wait_for()
             assert overflow(tab) == 0, step
             assert faults(tab) == [], step
+            tab.evaluate("document.querySelector('.brand span').remove()")  # as where no table is open
+            name, steps = (tab.locator(part).bounding_box() for part in (".brand", "nav"))
+            assert name is not None
+            assert steps is not None
+            assert steps["y"] >= name["y"] + name["height"]
 
 
 def test_a_graph_of_222_columns_is_drawn_and_moved(page: Page, studio: Served, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from escudo.table import PrivateTable, Schema
 
 ORIGIN = "http://127.0.0.1:8642"
 VISITS: dict[str, Any] = {
-    "income": {"type": "numeric", "lower": 0, "upper": 1_000_000},
+    "income": {"type": "numeric", "lower": 0, "upper": 1_000_000, "format": "$1,234.5"},
     "dose": {"type": "numeric", "edges": [0, 5, 20, 100], "fill": 5},
     "admission": {"type": "date", "lower": "2020-01-01", "upper": "2021-12-31", "bins": 8},
     "discharge": {"type": "date", "lower": "2020-01-01", "upper": "2022-12-31", "bins": 8},
@@ -131,10 +131,10 @@ def form_of(page: str, name: str) -> dict[str, str]:
 
 
 def test_a_form_that_is_saved_untouched_changes_nothing(visits: tuple[Studio, TestClient]) -> None:
-    """Bins that a release chooses stay its to choose; edges, differences, fills, prefixes, loose ones are not lost."""
+    """Bins that a release chooses stay its to choose; edges, differences, fills, formats and prefixes are not lost."""
     studio, client = visits
     page = client.get("/table").text
-    assert "bins chosen by the release" in page
+    assert "bins chosen by the release, written as $1,234.5" in page
     assert "2 levels, whatever the case and the blanks around them: no, yes" in page
     for name in VISITS:
         assert client.post("/table/column", data=form_of(page, name)).status_code == 200

@@ -138,6 +138,35 @@ def test_without_a_graph_every_pair_is_told_as_if_it_were_measured():
     assert "privately" in told.note
 
 
+def test_what_may_stay_unknown_is_said_where_pairs_are_told_as_if_measured():
+    several = {"ward": 500, **{f"q{place}": 3 for place in range(8)}}
+    told = forecast(schema_of(several), None, epsilon=1.0, delta=1e-6, rows=1500)
+    assert told.doubtful == ("ward",)
+    assert "Pairs with 'ward' are not measured unless few of its levels have most of the rows" in str(told)
+    assert told.note == told.to_json()["note"]
+    assert "Pairs with" not in forecast(SCHEMA, None, epsilon=1.0, delta=1e-6, rows=5000).note
+    loud, quiet = told.at(0.1), told.at(100.0)
+    assert "ward" in loud.doubtful
+    assert quiet.doubtful == ()
+    assert forecast(schema_of(several), None, epsilon=1.0, delta=1e-6, rows=1_000_000).doubtful == ()
+    along = escudo.CausalGraph.from_edges([("ward", "q0"), *((f"q{place}", f"q{place + 1}") for place in range(7))])
+    assert forecast(schema_of(several), along, epsilon=1.0, delta=1e-6, rows=1500).doubtful == ()
+
+
+def test_what_is_said_to_stay_unknown_does_where_its_levels_are_equally_common():
+    several = {"ward": 500, **{f"q{place}": 3 for place in range(8)}}
+    rng = np.random.default_rng(1)
+    codes = {name: rng.permutation(1500) % levels for name, levels in several.items()}
+    frame = pl.DataFrame({name: [f"{name}{code}" for code in held] for name, held in codes.items()})
+    schema = escudo.Schema.from_dict({name: sorted(set(frame[name])) for name in several})
+    table = escudo.PrivateTable(frame, schema, rows=1500)
+    assert forecast(schema, None, epsilon=1.0, delta=1e-6, rows=1500).doubtful == ("ward",)
+    model = escudo.synthesize(table, None, epsilon=1.0, delta=1e-6, seed=1)
+    several_columns = [each["columns"] for each in model.details["tables"] if len(each["columns"]) > 1]
+    assert several_columns
+    assert not any("ward" in each for each in several_columns)
+
+
 def test_a_column_of_one_level_has_no_error():
     told = forecast(
         schema_of({**SIZES, "same": 1}),

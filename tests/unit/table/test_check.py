@@ -294,3 +294,22 @@ def test_nobodys_value_is_offered_as_the_name_of_a_column(tmp_path: Path) -> Non
     assert len(said) == 3
     assert not any("'I10'" in each or "'yes'" in each for each in said)
     assert sum("state header" in each for each in said) == 2
+
+
+@pytest.mark.parametrize("odd", ["secret", True, ["secret"], {"a": "secret"}, "", "12", None, 10**400])
+def test_lines_of_json_are_checked_as_a_release_reads_them(tmp_path: Path, odd: object) -> None:
+    """One text among numbers made the whole column one of texts, and the check an error, but not the release."""
+    schema = Schema.from_dict(
+        {"age": {"type": "numeric", "lower": 0, "upper": 110, "missing": True}, "ill": ["no", "yes"]}
+    )
+    rows = [{"age": place, "ill": "no"} for place in range(99)] + [{"age": odd, "ill": "yes"}]
+    file = tmp_path / "visits.ndjson"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = check(file, schema)
+    assert found.problems == ()
+    assert "secret" not in str(found.to_dict())
+    assert found.columns[0].missing == (0.01 if isinstance(odd, list | dict | None) or odd in ("secret", "") else 0.0)
+    file.write_text("".join(json.dumps({"ill": row["ill"]}) + "\n" for row in rows))
+    assert check(file, schema).columns[0].findings == (
+        "all values are missing, or are none as the schema says how they are written",
+    )

@@ -79,7 +79,7 @@ def test_what_is_not_confirmed_refuses_a_release_and_is_confirmed_by_name(tmp_pa
     told["tables"]["patients"]["columns"]["smoke"] = {"type": "categorical", "levels": ["no"], "confirmed": False}
     schema = LinkedSchema.from_dict(told)
     assert schema.unconfirmed == ("patients.smoke", "visits")
-    with pytest.raises(RefusedError, match=r"patients\.smoke, visits"):
+    with pytest.raises(RefusedError, match=r"patients\.smoke and visits"):
         schema.require_confirmed()
     schema.write(tmp_path / "clinic.toml")
     assert confirm_linked_file(tmp_path / "clinic.toml", ["visits"]) == ("visits",)

@@ -198,6 +198,23 @@ def test_an_unconfirmed_schema_is_refused_with_both_ways_out(drafted):
     assert refusal.value.exit_code == 3
 
 
+def test_the_refusal_of_many_columns_names_the_first_and_how_to_see_all():
+    many = Schema(tuple(Categorical(f"q{place}", ["a"], confirmed=False) for place in range(324)))
+    with pytest.raises(RefusedError) as refusal:
+        many.require_confirmed(source="visits.toml", data="visits.csv")
+    message = str(refusal.value)
+    assert "columns 'q0' (levels), 'q1' (levels)," in message
+    assert "'q7' (levels) and 316 more still say confirmed = false in visits.toml." in message
+    assert "escudo schema show visits.toml" in message
+    assert len(message) < 800
+    with pytest.raises(RefusedError) as one:
+        many.select(["q0"]).require_confirmed()
+    assert "schema show" not in str(one.value)
+    opened = Schema(tuple(Categorical(f"q{place}", confirmed=False) for place in range(324)))
+    with pytest.raises(SchemaError, match="'q7' and 316 more have no levels to confirm"):
+        opened.confirm()
+
+
 def test_the_refusal_reads_well_for_one_column_and_no_file(drafted):
     with pytest.raises(RefusedError, match="column 'age' \\(lower, upper\\) still says confirmed = false\\.\n"):
         drafted.select(["age", "sex"]).require_confirmed()

@@ -353,7 +353,7 @@ def test_what_a_schema_says_about_a_file_is_not_guessed_again(tmp_path: Path) ->
     assert {row[0] for row in as_read(path, read_so)} == {"K\ufffdln", "M\ufffdnchen", *TOWNS[2:]}
     drafted = draft(path, encoding="iso-8859-15", decimal=".", delimiter=";")
     assert (drafted.encoding, drafted.decimal, drafted.delimiter) == ("iso8859-15", ".", ";")
-    assert "dose" not in drafted  # texts, all different
+    assert drafted["dose"].form == "1234,5"  # texts, that are read so
 
 
 def test_a_damaged_line_does_not_make_utf_8_another_encoding(tmp_path: Path) -> None:
@@ -541,3 +541,17 @@ def test_a_check_says_what_the_file_seems_to_be(tmp_path: Path) -> None:
     }
     path.write_bytes(european().encode("ascii", "replace"))
     assert check(path, replace(schema, delimiter=";", encoding="cp1252", decimal=",")).file.looks_like == {}
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("text", ['"open', '"open""', '"'])
+def test_one_open_quote_is_no_line_feed_in_a_quoted_field(tmp_path: Path, place: int, text: str) -> None:
+    """In the last column it and all lines after it seem to be one row of as many fields as the first line has."""
+    path = tmp_path / "visits.csv"
+    rows = [["yes", "a"] for _ in range(50)]
+    rows[20][place] = text
+    path.write_text("smoke;ward\n" + "".join(";".join(row) + "\n" for row in rows))
+    drafted = draft(path)
+    assert not drafted.quoted_newlines
+    assert set(drafted) == {"smoke", "ward"}
+    assert len(as_read(path, drafted.confirm())) == 50

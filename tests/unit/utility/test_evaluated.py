@@ -13,7 +13,7 @@ import escudo
 from escudo.errors import BudgetExceededError, InputError, NotInPlanError
 from escudo.privacy import ExponentialEvent, MemoryAccount
 from escudo.synthesis import prepare, prepare_discovered
-from escudo.utility import _private
+from escudo.utility import _private, evaluate_privately
 from escudo.utility._private import fitting_evaluated, prepare_evaluated
 
 GRAPH = escudo.CausalGraph.from_edges([("smoke", "ill"), ("age", "ill"), ("ill", "ward")])
@@ -162,10 +162,29 @@ def test_figures_are_of_the_bins_that_the_release_chose_and_hold_for_them(tmp_pa
     rows = pl.read_parquet(tmp_path / "release" / "synthetic.parquet")
     model = escudo.synthesis.load(tmp_path / "release" / "model")
     bins, wide = (
-        escudo.utility.evaluate_privately(escudo.PrivateTable(frame, one), rows, epsilon=50.0, seed=1)
+        evaluate_privately(escudo.PrivateTable(frame, one), rows, epsilon=50.0, seed=1)
         for one in (model.schema, schema)
     )
     assert wide.two_way < bins.two_way / 3
+    alike = evaluate_privately(escudo.PrivateTable(frame, schema), rows, epsilon=50.0, model=model, seed=1)
+    assert alike.figures == bins.figures
+    assert (wide.equal_bins, bins.equal_bins, alike.equal_bins) == (("income",), (), ())
+    assert "Nobody chose the bins of 'income': 20 of equal width were compared" in str(wide)
+    assert "equal width" not in str(alike)
+    asked = {"epsilon": 50.0, "model": model}
+    assert alike.guarantee.epsilon == evaluate_privately.plan(schema, rows, **asked).guarantee().epsilon
     assert told["two_way"] == pytest.approx(bins.two_way, abs=5 * told["deviation"])
     assert told["two_way"] > wide.two_way + 2 * told["deviation"]
     assert [receipt.event for receipt in account.receipts] == [model.plan.event]
+
+
+def test_the_model_whose_bins_are_taken_is_one_of_this_table(schema, draw):
+    account = MemoryAccount()
+    table = escudo.PrivateTable(draw(200, 1), schema, account)
+    other = escudo.synthesize(
+        escudo.PrivateTable(draw(200, 1).select("smoke"), schema.select("smoke")), None, epsilon=1.0, delta=1e-6, seed=1
+    )
+    for model in (other, "release/model"):
+        with pytest.raises(InputError, match="model must be one of this table"):
+            evaluate_privately(table, draw(50, 2), epsilon=1.0, model=model)
+    assert account.receipts == ()
