@@ -16,6 +16,7 @@ from escudo.table._contributions import PersonParts
 from escudo.table._frames import Source
 from escudo.table._persons import PERSON_NUMBER
 from escudo.table._rows import Arrays, Grouping, Placed
+from escudo.table._whole import Errand
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,6 +75,29 @@ def dask_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDA
         return np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=np.int64)
     groups, found = (np.concatenate(several) for several in zip(*answers, strict=True))
     return groups, found
+
+
+@contextmanager
+def dask_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterator[Callable[[Errand], bytes]]:
+    """Let one worker read the table, part by part and in order, and do work on all rows: the client gets its answer.
+
+    The worker asks for the parts as the client would, one at a time, so it holds one besides the rows; whether it is
+    asked ``once`` or again, the parts are read for each errand. It is a task of its own each time, whose answer nobody
+    else is given.
+    """
+    import dask
+
+    waiting, opened = arrays.query.dask_parts(source)
+
+    def send(errand: Errand) -> bytes:
+        def done() -> bytes:
+            pieces = (piece for part in waiting for piece in opened(part.compute()))
+            return errand(rows for rows, _ in arrays.made("dask", pieces))
+
+        answer: bytes = dask.delayed(done, pure=False)().compute()
+        return answer
+
+    yield send
 
 
 @contextmanager

@@ -39,6 +39,7 @@ from escudo.table._files import is_lake, open_lake
 from escudo.table._frames import Source, stored_names
 from escudo.table._persons import PERSON, PERSON_NUMBER
 from escudo.table._rows import ROWS_AT_ONCE, AddUp, Arrays, Grouping, Piece, Placed, Query
+from escudo.table._whole import Errand
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _MERGED = 16  # partial results that the driver adds up, where there would be more than it should hold
 _MOST_BYTES = 2**28
 _PARTITIONS = 1000  # where Spark does not say how many there are
+_PACKET = 2**12  # bytes of rows that travel together: Spark hands some 10,000 packets over at a time
 _FORMATS = ("parquet", "delta", "iceberg", "orc")
 _FORMS = "spark:///FOLDER, spark://HOST:PORT/FOLDER or spark:///?table=NAME, with &format=delta and the like"
 
@@ -397,6 +399,57 @@ def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[ND
         return _judged(arrays, parted, grouping, _lengths(parted))
     finally:
         parted.unpersist()
+
+
+@contextmanager
+def spark_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterator[Callable[[Errand], bytes]]:
+    """Bring all rows to one worker, encoded and in the order of the table, and do work on them there.
+
+    All workers read their partitions and cut what they encode into packets, which are numbered: where one comes from,
+    and which of these it is. One task then gets them all and puts them in order, in memory or on its disk, as Spark
+    does. What comes back is what the errand says.
+
+    Unless work is done ``once``, the packets stay with the workers that made them: the table is read once.
+    """
+    none = arrays.none
+    each = max(_PACKET // (none.itemsize * none.shape[1]), 1)
+
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        part, sent = TaskContext.get().partitionId(), 0
+        for rows, _ in arrays.made("pyspark", _rows_of(arrays.query, batches)):
+            packets = [rows[start : start + each].tobytes() for start in range(0, len(rows), each)]
+            places = np.arange(sent, sent + len(packets))
+            sent += len(packets)
+            yield pa.record_batch(
+                {
+                    "part": pa.array(np.full(len(packets), part, dtype=np.int64)),
+                    "place": pa.array(places),
+                    "found": pa.array(packets, type=pa.binary()),
+                }
+            )
+
+    packed = _mapped(_parted(arrays.query, source), pack, "part long, place long, found binary")
+
+    def send(errand: Errand) -> bytes:
+        def work(batches: Iterator[Any]) -> Iterator[Any]:
+            several = (b"".join(batch.column(2).to_pylist()) for batch in batches)
+            return _blobs([errand(np.frombuffer(joined, none.dtype).reshape(-1, none.shape[1]) for joined in several)])
+
+        together = packed.repartition(1).sortWithinPartitions("part", "place")
+        answers = _mapped(together, work, "found binary").collect()
+        return bytes(answers[0][0]) if answers else errand(())  # of a table without rows Spark may start no task
+
+    if once:
+        yield send
+        return
+    packed = packed.persist()
+    try:
+        yield send
+    finally:
+        packed.unpersist()
 
 
 def _judged(
