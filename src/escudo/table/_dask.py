@@ -78,16 +78,18 @@ def dask_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDA
 
 
 @contextmanager
-def dask_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterator[Callable[[Errand], bytes]]:
+def dask_in_one_place(arrays: Arrays, source: Source) -> Iterator[Callable[[Errand], bytes]]:
     """Let one worker read the table, part by part and in order, and do work on all rows: the client gets its answer.
 
-    The worker asks for the parts as the client would, one at a time, so it holds one besides the rows; whether it is
-    asked ``once`` or again, the parts are read for each errand. It is a task of its own each time, whose answer nobody
-    else is given.
+    The worker asks for the parts as the client would, one at a time, so it holds one besides the rows. Each errand is a
+    task of its own, whose answer nobody else is given, and reads the parts anew, also where one more follows. Where
+    rows were brought together by person, a cluster keeps them packed meanwhile: else that would be done for each part.
     """
     import dask
 
     waiting, opened = arrays.query.dask_parts(source)
+    if arrays.query.schema.person_id is not None and _on_a_cluster():
+        waiting = list(dask.persist(*waiting))
 
     def send(errand: Errand) -> bytes:
         def done() -> bytes:
@@ -135,6 +137,17 @@ def dask_together(
         return sum(dask.compute(*map(dask.delayed(added), parts)), start=gathering.summed(find, ()))
 
     yield summed
+
+
+def _on_a_cluster() -> bool:
+    """Return whether workers are processes of a cluster; else they are threads of this one, and share its memory."""
+    try:
+        from distributed import get_client
+
+        get_client()
+    except (ImportError, ValueError):
+        return False
+    return True
 
 
 def _as_pandas(rows: pl.DataFrame) -> Any:

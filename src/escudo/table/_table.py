@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -28,7 +28,7 @@ from escudo.table._counts import (
 from escudo.table._frames import open_source, shielded
 from escudo.table._rows import ENCODINGS, ROWS_AT_ONCE, Arrays, Encoding, Grouping
 from escudo.table._schema import Schema
-from escudo.table._whole import Whole
+from escudo.table._whole import Errand, Whole
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Ledger
@@ -333,7 +333,7 @@ class PrivateTable(Held[Schema]):
         Args:
             columns: As in :meth:`batches`, like all that follows.
             encode: How values come.
-            once: Whether one thing is asked of them. Else what workers encoded stays with them meanwhile.
+            once: Whether one thing is asked of them. Else Spark's workers keep what they encoded meanwhile.
 
         Raises:
             InputError: As in :meth:`batches`.
@@ -347,15 +347,18 @@ class PrivateTable(Held[Schema]):
             batches = shielded(self.engine, "reading batches", lambda: arrays.read(self._source))
             yield Whole(self.engine, held((rows for rows, _ in batches), arrays.none), arrays.none)
             return
-        if self.engine == "dask":
-            from escudo.table._dask import dask_in_one_place as placed_in
-        else:
-            from escudo.table._spark import spark_in_one_place as placed_in
-
         with ExitStack() as kept:
-            there = placed_in(arrays, self._source, once=once)
-            send = shielded(self.engine, "reading batches", lambda: kept.enter_context(there))
+            send = shielded(self.engine, "reading batches", lambda: kept.enter_context(self._placed(arrays, once)))
             yield Whole(self.engine, None, arrays.none, send=send, once=once)
+
+    def _placed(self, arrays: Arrays, once: bool) -> AbstractContextManager[Callable[[Errand], bytes]]:
+        if self.engine == "dask":
+            from escudo.table._dask import dask_in_one_place
+
+            return dask_in_one_place(arrays, self._source)
+        from escudo.table._spark import spark_in_one_place
+
+        return spark_in_one_place(arrays, self._source, once=once)
 
     def _batches(
         self, size: int, columns: Sequence[str] | None, encode: Encoding

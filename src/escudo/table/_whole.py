@@ -68,7 +68,7 @@ class Errand:
         except EscudoError as error:
             answer = {"error": np.array([type(error).__name__, str(error)])}
         written = io.BytesIO()
-        np.savez(written, **answer)  # type: ignore[arg-type] # numpy's names are no arrays
+        np.savez(written, **answer)  # type: ignore[arg-type] # numpy's own options are no arrays
         return written.getvalue()
 
     def _done(self, batches: Iterable[NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -124,17 +124,20 @@ class Whole:
         send = self._send
         assert send is not None, "the rows are here or elsewhere"
         errand = Errand(self.engine, work, self._none, not self._once)
-        blob = shielded(self.engine, _DOING, lambda: send(errand))
-        with np.load(io.BytesIO(blob), allow_pickle=False) as answer:
-            if "error" in answer:
-                kind, words = answer["error"].tolist()
-                raise _TOLD.get(kind, EngineError)(words)
-            found: NDArray[Any] = answer["found"]
-            seen = answer["seen"].tobytes()
+        answer = shielded(self.engine, _DOING, lambda: _read(send(errand)))
+        if "error" in answer:
+            kind, words = answer["error"].tolist()
+            raise _TOLD.get(kind, EngineError)(words)
+        seen = answer["seen"].tobytes()
         if self._seen not in (None, seen):
             raise EngineError("the table changed while it was read; ask again, or of a copy that stays as it is.")
         self._seen = seen
-        return found
+        return answer["found"]
 
     def __repr__(self) -> str:
         return f"Whole(engine={self.engine!r})"
+
+
+def _read(blob: bytes) -> dict[str, NDArray[Any]]:
+    with np.load(io.BytesIO(blob), allow_pickle=False) as answer:
+        return {name: answer[name] for name in answer.files}
