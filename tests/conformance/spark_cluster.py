@@ -14,7 +14,7 @@ import secrets
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,17 @@ BY_PERSON = Schema(SCHEMA.fields, person_id="who", max_rows_per_person=3)
 TABLES = [("kind", "size"), ("kind",)]
 # Java machines here live for seconds: compiling well, or clearing up on several cores, costs more than it saves.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+DEADLINE = 1200.0  # seconds until a cluster that does not come up is called broken
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < end, f"no {what}"
+        time.sleep(0.1)
 
 
 def rows_of(numbers: list[int]) -> dict[str, list[Any]]:

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ import escudo
 from conformance import derived_columns, loose_columns, spark_cluster
 from conformance import test_engines as engines
 from conformance import test_linked_engines as linked_engines
+from conformance.spark_cluster import until
 from escudo.causal import CausalGraph
 from escudo.cli import app
 from escudo.errors import EngineError, InputError
@@ -43,7 +43,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets to the Java machine
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-DEADLINE = 1200.0  # seconds until a cluster that does not come up is called broken
 
 
 @pytest.fixture(scope="module")
@@ -702,13 +701,6 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < end, f"no {what}"
-        time.sleep(0.1)
-
-
 def _named(folder: Path, pattern: str) -> Callable[[], list[str]]:
     return lambda: sorted(path.name for path in folder.glob(pattern))
 
@@ -721,7 +713,7 @@ class Cluster:
         self.address = f"spark://127.0.0.1:{(port := _free_port())}"
         self.running: list[subprocess.Popen[bytes]] = []
         self._start("Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        _until(lambda: "I have been elected leader" in self.log(0), "master")
+        until(lambda: "I have been elected leader" in self.log(0), "master")
         self.add_workers(2)
 
     def add_workers(self, count: int) -> None:
@@ -731,7 +723,7 @@ class Cluster:
             options = ["--cores", "1", "--memory", "600m", "--webui-port", "0", "--work-dir", place]
             self._start("Worker", "--host", "127.0.0.1", *options, self.address)
         for worker in range(before, before + count):
-            _until(lambda worker=worker: "Successfully registered" in self.log(worker), "worker")
+            until(lambda worker=worker: "Successfully registered" in self.log(worker), "worker")
 
     def _start(self, kind: str, *options: str) -> None:
         home = Path(pyspark.__file__).parent
@@ -768,17 +760,17 @@ def test_a_worker_that_is_lost_costs_nothing_but_time(session: Any, tmp_path: Pa
         script = [sys.executable, spark_cluster.__file__, cluster.address, str(tmp_path)]
         env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         driver = subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True)
-        _until(lambda: len(list(tmp_path.glob("began-*"))) >= 2, "task on each worker")
+        until(lambda: len(list(tmp_path.glob("began-*"))) >= 2, "task on each worker")
         cluster.kill(1)
         cluster.add_workers(1)
         (tmp_path / "go").touch()
         held = _named(tmp_path, "held-*")
-        _until(lambda: len(held()) == 1, "work on all rows")
+        until(lambda: len(held()) == 1, "work on all rows")
         (holds,) = (int(name.split("-")[1]) for name in held())
         cluster.kill([process.pid for process in cluster.running].index(holds))
-        _until(lambda: len(held()) == 2, "second run of it")
+        until(lambda: len(held()) == 2, "second run of it")
         (tmp_path / "go on").touch()
-        out, _ = driver.communicate(timeout=DEADLINE)
+        out, _ = driver.communicate(timeout=spark_cluster.DEADLINE)
     finally:
         if driver is not None and driver.poll() is None:
             driver.kill()
