@@ -3,9 +3,10 @@
 Each worker hands its part of the columns to polars in Arrow batches and takes the same steps as any other engine
 (:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
 the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
-comes out the same. The driver holds counts, sums and votes; rows pass through it, a few at a time, only for questions
-that train on them or compare two whole columns (:func:`spark_pieces`), and where only some of several linked tables lie
-on Spark (:func:`spark_packed`).
+comes out the same. The driver holds counts, sums and votes. What needs all rows at once is done by one worker, to which
+the others send what they encoded (:func:`spark_in_one_place`). Rows pass through the driver, a few at a time, only for
+the custodian, whose evaluations and attacks are computed where they are asked (:func:`spark_pieces`), and where only
+some of several linked tables lie on Spark (:func:`spark_packed`).
 
 Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
 ``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue. Of a Delta or
@@ -153,7 +154,7 @@ def spark_session(master: str | None = None) -> Any:
     """Return the running session, or start one: on that master, or where the settings of the place say.
 
     Spark's log quotes the values of a row that cannot be read. One that is started here keeps no log on the driver,
-    unless the settings of the place have a ``spark.log.level``. On their way to other workers packed rows lie in files
+    unless the settings of the place have a ``spark.log.level``. On their way to other workers encoded rows lie in files
     that others on the machine can read, and that a killed process leaves behind: one that is started here encrypts
     them, by a key that is in the memory of its processes.
 
@@ -243,7 +244,7 @@ def spark_remarks(master: str | None) -> list[str]:
 
     found = []
     if not is_on("spark.io.encryption.enabled"):
-        found.append("packed rows of people lie unencrypted on the workers' disks: set spark.io.encryption.enabled")
+        found.append("rows on their way lie unencrypted on the workers' disks: set spark.io.encryption.enabled")
     skipping = [
         name for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles") if is_on(name)
     ]
@@ -252,7 +253,11 @@ def spark_remarks(master: str | None) -> list[str]:
     return found
 
 
-WORKERS_MAY_NEED = {"pyiceberg": "Iceberg tables", "scikit-learn": "figures about predictions"}
+WORKERS_MAY_NEED = {
+    "jax": "trainings of networks",
+    "pyiceberg": "Iceberg tables",
+    "scikit-learn": "figures about predictions",
+}
 """What only some questions ask of workers."""
 
 
