@@ -429,10 +429,10 @@ class Wording:
         Args:
             table: The private table.
             rows: As many pairs as sensitivities were computed for: if there are others, that is an InputError.
-            once: Whether one thing is to be found.
+            once: Whether one thing is to be found; else their order must be the same each time.
         """
         with table.in_one_place((self.x, self.y), encode="shares", once=once) as whole:
-            yield lambda work: whole.found(partial(_found_of, rows=rows, work=work))
+            yield lambda work: whole.found(partial(_found_of, rows=rows, work=work), in_order=not once)
 
     def answer(self, margin: Margin, purse: Purse) -> Direction:
         """Return the answer for a released margin."""

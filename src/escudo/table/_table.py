@@ -349,7 +349,7 @@ class PrivateTable(Held[Schema]):
             return
         with ExitStack() as kept:
             send = shielded(self.engine, "reading batches", lambda: kept.enter_context(self._placed(arrays, once)))
-            yield Whole(self.engine, None, arrays.none, send=send, once=once)
+            yield Whole(self.engine, None, arrays.none, send=send)
 
     def _placed(self, arrays: Arrays, once: bool) -> AbstractContextManager[Callable[[Errand], bytes]]:
         if self.engine == "dask":

@@ -17,10 +17,11 @@ It is one task, and of all its runs the cluster takes the first that ends and dr
 For work that is fixed by the rows it is the same whichever that is; for work that draws noise see
 :mod:`escudo.mechanisms.dpsgd`.
 
-**Asked twice.** Between two questions that split rows by their position everything rests on the order: a row in both
-halves would be paid for once and used twice. So each answer comes with a digest of the array, and a second one of other
-rows, or of the same in another order, is refused before anything is made of it. It is in the memory of the process that
-asks until the question is answered, and goes nowhere.
+**In order.** Where rows are split by their position, and each half is asked for something by itself, all rests on the
+order: a row in both halves would be paid for once and used twice. So each of these answers comes with a digest of the
+array, and a second one of other rows, or of the same in another order, is refused before anything is made of it. The
+digest is in the memory of the process that asks until the question is answered, and goes nowhere. A training needs no
+order: whatever rows it sees, in whatever order, its steps are paid for.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ class Errand:
         engine: Where the rows are.
         work: The work.
         none: No rows, in the type and with the columns that all of them have.
-        again: Whether more will be asked of the same rows.
+        in_order: Whether a digest of the rows in their order is wanted, too.
     """
 
     engine: str
     work: Work
     none: NDArray[Any]
-    again: bool
+    in_order: bool
 
     def __call__(self, batches: Iterable[NDArray[Any]]) -> bytes:
         """Do the work on a worker; what it came to, be it an error."""
@@ -78,7 +79,7 @@ class Errand:
         except ModuleNotFoundError as error:
             lacking = error.name
         else:
-            seen = hashlib.sha256(np.ascontiguousarray(rows).data).digest() if self.again and rows.size else b""
+            seen = hashlib.sha256(np.ascontiguousarray(rows).data).digest() if self.in_order and rows.size else b""
             return {"found": found, "seen": np.frombuffer(seen, np.uint8)}
         raise EngineError(f"a worker lacks the package {lacking!r}: install there what is installed here.")
 
@@ -91,14 +92,13 @@ class Whole:
         rows: The rows, if that is here.
         none: No rows, in their type.
         send: Takes an errand to the worker that they are brought to, if they are not here.
-        once: Whether one thing is asked.
 
     Attributes:
         rows: The rows, if they are here; None if they are on a worker.
         engine: Where they are.
     """
 
-    __slots__ = ("_none", "_once", "_seen", "_send", "engine", "rows")
+    __slots__ = ("_none", "_seen", "_send", "engine", "rows")
 
     def __init__(
         self,
@@ -107,31 +107,34 @@ class Whole:
         none: NDArray[Any],
         *,
         send: Callable[[Errand], bytes] | None = None,
-        once: bool = True,
     ):
         self.engine, self.rows = engine, rows
-        self._none, self._send, self._once = none, send, once
+        self._none, self._send = none, send
         self._seen: bytes | None = None
 
-    def found(self, work: Work) -> NDArray[Any]:
+    def found(self, work: Work, *, in_order: bool = False) -> NDArray[Any]:
         """Return what some work makes of all rows, done where they are.
 
+        Args:
+            work: The work.
+            in_order: Whether the rows must be those that were last asked for in order, and in the same order.
+
         Raises:
-            EngineError: If the cluster failed, or the rows are others than those that were asked before.
+            EngineError: If the cluster failed, or rows that have to come in order do not.
         """
         if self.rows is not None:
             return work(self.rows)
         send = self._send
         assert send is not None, "the rows are here or elsewhere"
-        errand = Errand(self.engine, work, self._none, not self._once)
+        errand = Errand(self.engine, work, self._none, in_order)
         answer = shielded(self.engine, _DOING, lambda: _read(send(errand)))
         if "error" in answer:
             kind, words = answer["error"].tolist()
             raise _TOLD.get(kind, EngineError)(words)
-        seen = answer["seen"].tobytes()
-        if self._seen not in (None, seen):
-            raise EngineError("the table changed while it was read; ask again, or of a copy that stays as it is.")
-        self._seen = seen
+        if in_order:
+            before, self._seen = self._seen, answer["seen"].tobytes()
+            if before not in (None, self._seen):
+                raise EngineError("the table changed while it was read; ask again, or of a copy that stays as it is.")
         return answer["found"]
 
     def __repr__(self) -> str:

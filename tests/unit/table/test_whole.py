@@ -26,14 +26,14 @@ def batches(rows: np.ndarray = ROWS, size: int = 64) -> Iterator[np.ndarray]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def elsewhere(rows: Callable[[], np.ndarray] = lambda: ROWS, *, once: bool = True) -> Whole:
+def elsewhere(rows: Callable[[], np.ndarray] = lambda: ROWS) -> Whole:
     """All rows on a worker: what goes there and what comes back is bytes."""
 
     def send(errand: Errand) -> bytes:
         there: Errand = pickle.loads(pickle.dumps(errand))
         return there(batches(rows()))
 
-    return Whole("dask", None, NONE, send=send, once=once)
+    return Whole("dask", None, NONE, send=send)
 
 
 def shape(rows: np.ndarray) -> np.ndarray:
@@ -103,14 +103,15 @@ def test_an_answer_that_would_run_code_is_none() -> None:
 @pytest.mark.parametrize(
     "other", [ROWS[::-1], ROWS[1:], np.append(ROWS, ROWS[:1], axis=0)], ids=["order", "fewer", "more"]
 )
-def test_rows_that_are_asked_twice_must_be_the_same_in_the_same_order(other: np.ndarray) -> None:
-    """Else a row could be in both halves of a table that is split by position."""
-    turns = iter([ROWS, ROWS, other])
-    whole = elsewhere(lambda: next(turns), once=False)
-    assert whole.found(shape).tolist() == [1000, 3]
-    assert whole.found(shape).tolist() == [1000, 3]
+def test_rows_that_must_come_in_order_are_the_same_in_the_same_order(other: np.ndarray) -> None:
+    """Else a row could be in both halves of a table that is split by position. A training needs no order."""
+    turns = iter([ROWS, ROWS, other, other])
+    whole = elsewhere(lambda: next(turns))
+    assert whole.found(shape, in_order=True).tolist() == [1000, 3]
+    assert whole.found(shape, in_order=True).tolist() == [1000, 3]
+    assert whole.found(shape).tolist() == list(other.shape)
     with pytest.raises(EngineError, match="table changed"):
-        whole.found(shape)
+        whole.found(shape, in_order=True)
 
 
 def test_neither_rows_nor_what_is_asked_of_them_are_shown() -> None:
