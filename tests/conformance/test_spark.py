@@ -479,7 +479,6 @@ def test_columns_that_are_split_by_position_are_read_once(session: Any, tmp_path
 
 TRAININGS: dict[str, dict[str, Any]] = {
     "autoregressive": {"generator": "autoregressive", "steps": 10, "pretraining": 10},
-    "vae": {"generator": "vae", "steps": 10, "pretraining": 10, "latent": 2, "encoder": (8,), "decoder": (8,)},
     "joint": {"generator": "vae", "discover": "joint", "steps": 10, "latent": 2, "encoder": (8,), "decoder": (8,)},
     "printed": {"generator": "vae", "architecture": "columns", "steps": 10, "hidden": (4,), "latent": 2},
     "no privacy": {"generator": "vae", "architecture": "columns", "steps": 10, "hidden": (4,), "latent": 2},
@@ -495,7 +494,7 @@ def _trained(frame: Any, schema: Schema, kind: str, **how: Any) -> dict[str, Any
     return {f"{layer} {name}": array for layer, arrays in model.parameters.items() for name, array in arrays.items()}
 
 
-@pytest.mark.parametrize("kind", TRAININGS)
+@pytest.mark.parametrize("kind", [kind for kind in TRAININGS if kind != "autoregressive"])  # of that, below
 def test_networks_are_trained_on_a_worker_to_the_last_bit(
     kind: str, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

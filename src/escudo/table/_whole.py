@@ -6,8 +6,8 @@ a file without a name. Where a frame has workers (Spark, Dask), they encode thei
 which holds them in the same way, in the order in which the table would have come here, and does the work: neither the
 driver nor the client gets a row. The answers are the same, since it is the same work on the same array.
 
-**What travels.** To the worker: the work, which is public or was released (settings, regressions on noisy counts, the
-parameters a training starts from); whoever makes it sees to that. No noise, no key and no generator for a release
+**What travels.** To the worker: the work, which is public or was paid for (settings, regressions on noisy counts, the
+parameters that a training starts from); whoever makes it sees to that. No noise, no key and no generator for a release
 travels: a training draws on the worker, from its operating system. Back: numbers, as an archive that cannot run code.
 What escudo itself refuses comes back as its words, which hold no values (:mod:`escudo.errors`); of any other error the
 kind comes back and nothing else, as from an engine. Since it comes as an answer, the cluster does not try again.
