@@ -129,6 +129,23 @@ def test_columns_that_are_compared_whole_are_read_by_a_task(monkeypatch: pytest.
         assert sorted(read) == sorted([0, 1, 2, 3] * times), how
 
 
+def test_rows_of_people_come_in_one_order_however_they_arrive() -> None:
+    """So a seed repeats a training. All rows are those of polars."""
+    frame, schema = spark_cluster.clinic()
+    people = Schema(schema.fields, person_id="who", max_rows_per_person=2)
+    frame = frame.with_columns(who=pl.int_range(pl.len()) // 3)
+    wanted = np.concatenate(list(PrivateTable(frame, people).batches()))
+    orders = []
+    for seed in (1, 2):
+        parts = dd.from_pandas(
+            frame.sample(fraction=1.0, shuffle=True, seed=seed).to_pandas(), npartitions=4, sort=False
+        )
+        with PrivateTable(parts, people).in_one_place() as whole:
+            orders.append(whole.found(np.copy))
+    np.testing.assert_array_equal(orders[0], orders[1])
+    np.testing.assert_array_equal(np.sort(orders[0], axis=0), np.sort(wanted, axis=0))
+
+
 def test_rows_that_come_in_another_order_are_refused_before_they_are_split_again() -> None:
     """Or somebody could be in both halves: charged, and marked failed."""
     frame, schema = spark_cluster.clinic()

@@ -509,14 +509,25 @@ def test_networks_are_trained_on_a_worker_to_the_last_bit(
     spark.unpersist()
 
 
-def test_people_are_trained_on_on_a_worker(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_are_trained_on_on_a_worker_that_gets_their_rows_in_one_order(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However they arrive: a seed repeats the training. All rows are those of polars."""
     frame, schema = spark_cluster.clinic()
-    frame = frame.with_columns(who=pl.int_range(pl.len()) // 2)
+    frame = frame.with_columns(who=(pl.int_range(pl.len()) // 3).cast(pl.String))
     people = Schema(schema.fields, person_id="who", max_rows_per_person=2)
-    spark = _frame(session, frame)
-    _watched(monkeypatch, spark)
-    made = _trained(spark, people, "autoregressive", seed=None)
-    assert all(np.isfinite(array).all() for array in made.values())
+    wanted = np.concatenate(list(PrivateTable(frame, people).batches()))
+    orders, made = [], []
+    for parts in (2, 7):
+        spark = session.createDataFrame(frame.sample(fraction=1.0, shuffle=True, seed=parts).to_arrow())
+        with pytest.MonkeyPatch.context() as patch:
+            _watched(patch, spark)
+            with PrivateTable(spark.repartition(parts), people).in_one_place() as whole:
+                orders.append(whole.found(np.copy))
+            made.append(_trained(spark.repartition(parts), people, "autoregressive"))
+    np.testing.assert_array_equal(orders[0], orders[1])
+    np.testing.assert_array_equal(engines._sorted(orders[0]), engines._sorted(wanted))
+    np.testing.assert_equal(made[0], made[1])
 
 
 def test_a_training_that_was_stopped_goes_on_on_a_worker_from_its_start(

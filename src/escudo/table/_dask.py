@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from escudo.table._contributions import PersonParts
 from escudo.table._frames import Source
-from escudo.table._persons import PERSON_NUMBER
-from escudo.table._rows import Arrays, Grouping, Placed
+from escudo.table._persons import PERSON, PERSON_NUMBER
+from escudo.table._rows import Arrays, Grouping, Piece, Placed
 from escudo.table._whole import Errand
 
 if TYPE_CHECKING:
@@ -84,12 +84,17 @@ def dask_in_one_place(arrays: Arrays, source: Source) -> Iterator[Callable[[Erra
     The worker asks for the parts as the client would, one at a time, so it holds one besides the rows. Each errand is a
     task of its own, whose answer nobody else is given, and reads the parts anew, also where one more follows. Where
     rows were brought together by person, a cluster keeps them packed meanwhile: else that would be done for each part.
+    They arrive as it happens, and are put in order, part by part, so that a seed repeats an answer.
     """
     import dask
 
-    waiting, opened = arrays.query.dask_parts(source)
-    if arrays.query.schema.person_id is not None and _on_a_cluster():
-        waiting = list(dask.persist(*waiting))
+    query = arrays.query
+    waiting, opened = query.dask_parts(source)
+    if query.schema.person_id is not None:
+        waiting = list(dask.persist(*waiting)) if _on_a_cluster() else waiting
+
+        def opened(part: Any) -> Iterator[Piece]:
+            return query.bounded([query.arrived(part).sort(PERSON, *query.order)])
 
     def send(errand: Errand) -> bytes:
         def done() -> bytes:

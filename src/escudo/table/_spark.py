@@ -414,9 +414,14 @@ def spark_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterato
     and which of these it is. One task then gets them all and puts them in order, in memory or on its disk, as Spark
     does. What comes back is what the errand says.
 
-    Unless work is done ``once``, the packets stay with the workers that made them: the table is read once.
+    Unless work is done ``once``, the packets stay with the workers that made them: the table is read once. Rows of
+    people arrive as it happens where they are brought together, and are put in order there, so that a seed repeats an
+    answer.
     """
-    none = arrays.none
+    query, none = arrays.query, arrays.none
+    parted = _parted(query, source)
+    if query.schema.person_id is not None:
+        parted = parted.sortWithinPartitions(PERSON, *query.order)
     each = max(_PACKET // (none.itemsize * none.shape[1]), 1)
 
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
@@ -424,7 +429,7 @@ def spark_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterato
         from pyspark import TaskContext
 
         part, sent = TaskContext.get().partitionId(), 0
-        for rows, _ in arrays.made("pyspark", _rows_of(arrays.query, batches)):
+        for rows, _ in arrays.made("pyspark", _rows_of(query, batches)):
             packets = [rows[start : start + each].tobytes() for start in range(0, len(rows), each)]
             places = np.arange(sent, sent + len(packets))
             sent += len(packets)
@@ -436,7 +441,7 @@ def spark_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterato
                 }
             )
 
-    packed = _mapped(_parted(arrays.query, source), pack, "part long, place long, found binary")
+    packed = _mapped(parted, pack, "part long, place long, found binary")
 
     def send(errand: Errand) -> bytes:
         def work(batches: Iterator[Any]) -> Iterator[Any]:
