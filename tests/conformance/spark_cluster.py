@@ -2,16 +2,19 @@
 
 ``python spark_cluster.py MASTER FOLDER`` counts a table whose partitions wait for the file ``go`` in FOLDER and leave
 one file each there when they begin. Then it asks four questions, counts linked tables and the Delta table ``visits`` in
-FOLDER, and prints counts and answers as JSON.
+FOLDER. Then some work waits, with all rows, for the file ``go on``, and leaves one file each time it begins. Last it
+compares two columns and trains a network, and prints counts and answers as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,17 @@ BY_PERSON = Schema(SCHEMA.fields, person_id="who", max_rows_per_person=3)
 TABLES = [("kind", "size"), ("kind",)]
 # Java machines here live for seconds: compiling well, or clearing up on several cores, costs more than it saves.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+DEADLINE = 1200.0  # seconds until a cluster that does not come up is called broken
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < end, f"no {what}"
+        time.sleep(0.1)
 
 
 def rows_of(numbers: list[int]) -> dict[str, list[Any]]:
@@ -72,6 +86,16 @@ def answers(frame: Any, schema: Schema) -> list[Any]:
     way = escudo.direction(table, "dose", "late", epsilon=2.0, seed=1)
     effect = escudo.effect_of(table, "smoke", "ill", trial=True, epsilon=2.0, seed=1)
     return [model.sample(50, seed=2).rows(), str(found.graph), str(way.to_json()), str(effect.to_json())]
+
+
+def compared(frame: Any, schema: Schema) -> list[Any]:
+    """Return what is found of all rows in one place: directions by whole columns, and a network."""
+    table, paid = PrivateTable(frame, schema), {"epsilon": 9.0, "delta": 1e-6, "seed": 1}
+    ways = [escudo.direction(table, "dose", "late", method=method, **paid) for method in ("gap", "paper")]
+    graph = CausalGraph.parse("digraph {smoke -> ill -> dose}")
+    network = {"generator": "vae", "steps": 5, "pretraining": 5, "latent": 2, "encoder": (4,), "decoder": (4,)}
+    model = escudo.synthesize(table, graph=graph, **paid, **network)
+    return [*(str(way.to_json()) for way in ways), str(model.sample(20, seed=2).rows())]
 
 
 def linked(frames: Mapping[str, Any], schema: LinkedSchema) -> list[Any]:
@@ -119,6 +143,19 @@ def main(master: str, folder: Path) -> None:
     counted["linked"] = linked(several, made.schema)
     visits = open_data(f"{master}{folder}/visits", described)
     counted["delta"] = PrivateTable(visits, described).counts(["smoke", "ill"]).tolist()
+
+    def held(rows: Any) -> Any:
+        """Of whatever runs of it there are, one answer comes back, by a draw of its own."""
+        drawn = secrets.randbits(32)
+        (folder / f"held-{os.getsid(0)}-{drawn}").touch()
+        while not (folder / "go on").exists():
+            time.sleep(0.05)
+        return np.array([len(rows), drawn])
+
+    there = session.createDataFrame(rows.to_arrow())
+    with PrivateTable(there, described).in_one_place() as whole:
+        counted["held"] = whole.found(held).tolist()
+    counted["compared"] = compared(there, described)
     print(json.dumps(counted), flush=True)
     session.stop()
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,12 +25,14 @@ import escudo
 from conformance import derived_columns, loose_columns, spark_cluster
 from conformance import test_engines as engines
 from conformance import test_linked_engines as linked_engines
+from conformance.spark_cluster import until
 from escudo.causal import CausalGraph
 from escudo.cli import app
 from escudo.errors import EngineError, InputError
 from escudo.learning import day_counts
+from escudo.privacy import MemoryAccount
 from escudo.synthesis import clinic
-from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _contributions, _lakes, _spark, open_data
+from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, _whole, open_data
 from escudo.utility import evaluate_privately
 from unit.table import test_iceberg as iceberg
 from unit.table import test_lakes as lakes
@@ -42,7 +43,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets to the Java machine
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-DEADLINE = 1200.0  # seconds until a cluster that does not come up is called broken
 
 
 @pytest.fixture(scope="module")
@@ -412,20 +412,175 @@ def test_blocks_vote_where_their_records_are(session: Any, monkeypatch: pytest.M
     assert str(several[0].to_json()) == str(several[1].to_json())
 
 
-def test_what_compares_whole_columns_answers_as_on_polars_from_a_file(session: Any, tmp_path: Path) -> None:
-    """Where memory for rows is short the driver keeps none of them in it, and answers are the same to the last bit."""
-    frame, schema = spark_cluster.clinic()
+def _watched(patch: pytest.MonkeyPatch, frame: Any) -> list[int]:
+    """Let no way be open by which rows come to the driver, and note how many bytes come by the others."""
+    for way in ("toPandas", "toLocalIterator"):
+        patch.setattr(type(frame), way, None)
+    patch.setattr(_spark, "spark_pieces", None)  # what hands rows to the driver
+    patch.setattr(_whole, "held", None)  # what holds them: workers have one of their own
+    got: list[int] = []
+    collect, to_arrow = type(frame).collect, type(frame).toArrow
+
+    def collected(self: Any) -> Any:
+        rows = collect(self)
+        got.extend(len(value) if isinstance(value, bytes | bytearray) else 8 for row in rows for value in row)
+        return rows
+
+    def as_arrow(self: Any) -> Any:  # how rows are counted
+        rows = to_arrow(self)
+        got.append(rows.nbytes)
+        return rows
+
+    patch.setattr(type(frame), "collect", collected)
+    patch.setattr(type(frame), "toArrow", as_arrow)
+    return got
+
+
+COMPARED = [("gap", "sqrt_hsic"), ("gap", "spearman"), ("gap", "iqr"), ("paper", "hsic"), ("paper", "iqr")]
+
+
+def test_what_compares_whole_columns_is_found_on_a_worker_to_the_last_bit(session: Any) -> None:
+    """Of all rows the driver gets a score, or the counts of cells: no row, and hardly more bytes for many."""
+    frame, schema = spark_cluster.clinic(20_000)
     frame = frame.with_columns(half=pl.when(pl.col("dose") < 2).then(pl.col("dose") / 2 + pl.col("late") / 9))
     fields = (*schema.fields, *Schema.from_dict({"half": {"type": "numeric", "lower": 0, "upper": 2}}).fields)
     spark = session.createDataFrame(frame.to_arrow()).cache()  # in the order of the frame, for positions
-    for method, score in (("gap", "sqrt_hsic"), ("gap", "spearman"), ("paper", "hsic")):
-        asked = {"epsilon": 9.0, "delta": 1e-6, "method": method, "score": score, "seed": 1}
+    public = {"dose": np.linspace(0.1, 1.9, 400), "half": np.linspace(0.1, 1.9, 400) ** 2 / 3}
+    asked = [(each, {"method": each[0], "score": each[1]}) for each in COMPARED]
+    asked += [(("gap", "sqrt_hsic"), {"method": "gap", "train": public})]
+    asked += [(("paper", "spearman"), {"method": "paper", "score": "spearman", "test": public})]
+    for (_, score), how in asked:
+        terms = {"epsilon": 9.0, "delta": 1e-6, "seed": 1, **how}
+        ours = escudo.direction(PrivateTable(frame, Schema(fields)), "dose", "half", **terms).to_json()
         with pytest.MonkeyPatch.context() as patch:
-            ours = escudo.direction(PrivateTable(frame, Schema(fields)), "dose", "half", **asked).to_json()
-            patch.setattr(_contributions, "memory_for_rows", lambda: 1000)
-            theirs = escudo.direction(PrivateTable(spark, Schema(fields)), "dose", "half", **asked).to_json()
-        assert ours == theirs
-        assert ours["margin"] != 0
+            got = _watched(patch, spark)
+            theirs = escudo.direction(PrivateTable(spark, Schema(fields)), "dose", "half", **terms).to_json()
+        assert ours == theirs, how
+        assert ours["released"]
+        assert sum(got) < (40_000 if score == "iqr" else 4000), how  # 20,000 rows of two floats are 320,000 bytes
+    spark.unpersist()
+
+
+def test_columns_that_are_split_by_position_are_read_once(session: Any, tmp_path: Path) -> None:
+    """For one half and then for the other; what was kept for it is gone. How many rows there are is counted before."""
+    frame, schema = spark_cluster.clinic()
+
+    def noted(batches: Iterator[Any]) -> Iterator[Any]:
+        (tmp_path / f"read-{uuid.uuid4()}").touch()
+        yield from batches
+
+    spark = session.createDataFrame(frame.to_arrow())
+    table = PrivateTable(spark.mapInArrow(noted, spark.schema), schema, rows=frame.height)
+    before = {*session._jsc.getPersistentRDDs()}
+    assert escudo.direction(table, "dose", "late", epsilon=2.0, method="gap", seed=1).released
+    assert len(list(tmp_path.glob("read-*"))) == 2 * spark.rdd.getNumPartitions() > 2
+    assert {*session._jsc.getPersistentRDDs()} == before
+
+
+TRAININGS: dict[str, dict[str, Any]] = {
+    "autoregressive": {"generator": "autoregressive", "steps": 10, "pretraining": 10},
+    "joint": {"generator": "vae", "discover": "joint", "steps": 10, "latent": 2, "encoder": (8,), "decoder": (8,)},
+    "printed": {"generator": "vae", "architecture": "columns", "steps": 10, "hidden": (4,), "latent": 2},
+    "no privacy": {"generator": "vae", "architecture": "columns", "steps": 10, "hidden": (4,), "latent": 2},
+}
+
+
+def _trained(frame: Any, schema: Schema, kind: str, **how: Any) -> dict[str, Any]:
+    """Return the parameters that a training ends with."""
+    paid = {"epsilon": None, "no_privacy": True} if kind == "no privacy" else {"epsilon": 2.0, "delta": 1e-6}
+    graph = None if kind == "joint" else CausalGraph.parse("digraph {smoke -> ill -> dose; late}")
+    how = {"seed": 1, **paid, **TRAININGS[kind], **how}
+    model = escudo.synthesize(PrivateTable(frame, schema), graph=graph, **how)
+    return {f"{layer} {name}": array for layer, arrays in model.parameters.items() for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TRAININGS if kind != "autoregressive"])  # of that, below
+def test_networks_are_trained_on_a_worker_to_the_last_bit(
+    kind: str, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row comes to the driver, but counts for the start, and parameters."""
+    frame, schema = spark_cluster.clinic()
+    ours = _trained(frame, schema, kind)
+    spark = session.createDataFrame(frame.to_arrow()).cache()
+    got = _watched(monkeypatch, spark)
+    theirs = _trained(spark, schema, kind)
+    np.testing.assert_equal(theirs, ours)
+    assert 0 < max(got) < 8 * sum(array.size for array in ours.values()) + 10_000  # bytes of parameters, or of counts
+    spark.unpersist()
+
+
+def test_people_are_trained_on_on_a_worker_that_gets_their_rows_in_one_order(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However they arrive: a seed repeats the training. All rows are those of polars."""
+    frame, schema = spark_cluster.clinic()
+    frame = frame.with_columns(who=(pl.int_range(pl.len()) // 3).cast(pl.String))
+    people = Schema(schema.fields, person_id="who", max_rows_per_person=2)
+    wanted = np.concatenate(list(PrivateTable(frame, people).batches()))
+    orders, made = [], []
+    for parts in (2, 7):
+        spark = session.createDataFrame(frame.sample(fraction=1.0, shuffle=True, seed=parts).to_arrow())
+        with pytest.MonkeyPatch.context() as patch:
+            _watched(patch, spark)
+            with PrivateTable(spark.repartition(parts), people).in_one_place() as whole:
+                orders.append(whole.found(np.copy))
+            made.append(_trained(spark.repartition(parts), people, "autoregressive"))
+    np.testing.assert_array_equal(orders[0], orders[1])
+    np.testing.assert_array_equal(engines._sorted(orders[0]), engines._sorted(wanted))
+    np.testing.assert_equal(made[0], made[1])
+
+
+def test_a_training_that_was_stopped_goes_on_on_a_worker_from_its_start(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the driver had been killed while a worker trained: what that drew is nowhere, and nothing is paid twice."""
+    frame, schema = spark_cluster.clinic()
+    schema = schema.select(["smoke", "ill"])  # bins that are left to the release have no checkpoint
+    spark, account, folder = session.createDataFrame(frame.to_arrow()), MemoryAccount(), tmp_path / "kept"
+    asked: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "seed": 1, **TRAININGS["autoregressive"]}
+
+    class Stopped(BaseException):
+        pass
+
+    def fit(frame: Any, account: Any, **how: Any) -> Any:
+        return escudo.synthesize(PrivateTable(frame, schema, account), None, **asked, **how)
+
+    def stops(*_: Any) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_whole.Whole, "found", stops)
+        with pytest.raises(Stopped):
+            fit(spark, account, checkpoint=folder)
+    assert len(account.receipts) == 1
+    _watched(monkeypatch, spark)
+    went_on = fit(spark, account, checkpoint=folder)
+    assert len(account.receipts) == 1
+    assert not folder.exists()
+    monkeypatch.undo()
+    np.testing.assert_equal(went_on.parameters, fit(frame, MemoryAccount()).parameters)
+
+
+def test_what_goes_wrong_on_a_worker_is_said_without_a_value_and_not_tried_again(session: Any, tmp_path: Path) -> None:
+    frame, schema = spark_cluster.clinic()
+    table = PrivateTable(_frame(session, frame), schema)
+
+    def fails(rows: Any) -> Any:
+        (tmp_path / f"tried-{uuid.uuid4()}").touch()
+        raise ValueError(f"MARIA {rows[0]}")
+
+    with table.in_one_place() as whole:
+        with pytest.raises(EngineError, match=r"\(ValueError\)") as caught:
+            whole.found(fails)
+        assert len(list(tmp_path.glob("tried-*"))) == 1
+        shown = "".join(traceback.format_exception(caught.value)).replace('f"MARIA', "")
+        assert "MARIA" not in shown
+        assert whole.found(np.shape).tolist() == [3000, 4]  # and the worker goes on
+    texts = session.createDataFrame([("MARIA 47",)], "text string").selectExpr("CAST(text AS double) AS fever")
+    with PrivateTable(texts, Schema([Numeric("fever", 0, 9, 3)])).in_one_place() as whole:
+        with pytest.raises(EngineError, match="withheld") as caught:
+            whole.found(np.shape)
+        assert "MARIA 47" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_blocks_that_vote_by_position_read_the_table_once(session: Any, tmp_path: Path) -> None:
@@ -556,11 +711,8 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < end, f"no {what}"
-        time.sleep(0.1)
+def _named(folder: Path, pattern: str) -> Callable[[], list[str]]:
+    return lambda: sorted(path.name for path in folder.glob(pattern))
 
 
 class Cluster:
@@ -571,13 +723,17 @@ class Cluster:
         self.address = f"spark://127.0.0.1:{(port := _free_port())}"
         self.running: list[subprocess.Popen[bytes]] = []
         self._start("Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-        _until(lambda: "I have been elected leader" in self.log(0), "master")
-        for _ in range(2):
-            place = str(folder / f"work-{len(self.running)}")
+        until(lambda: "I have been elected leader" in self.log(0), "master")
+        self.add_workers(2)
+
+    def add_workers(self, count: int) -> None:
+        before = len(self.running)
+        for _ in range(count):
+            place = str(self.folder / f"work-{len(self.running)}")
             options = ["--cores", "1", "--memory", "600m", "--webui-port", "0", "--work-dir", place]
             self._start("Worker", "--host", "127.0.0.1", *options, self.address)
-        for worker in (1, 2):
-            _until(lambda worker=worker: "Successfully registered" in self.log(worker), "worker")
+        for worker in range(before, before + count):
+            until(lambda worker=worker: "Successfully registered" in self.log(worker), "worker")
 
     def _start(self, kind: str, *options: str) -> None:
         home = Path(pyspark.__file__).parent
@@ -601,8 +757,11 @@ class Cluster:
                 self.kill(which)
 
 
-def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: Any, tmp_path: Path) -> None:
-    """Then the other one reads Delta and linked tables, and is asked a release, a discovery, a direction, an effect."""
+def test_a_worker_that_is_lost_costs_nothing_but_time(session: Any, tmp_path: Path) -> None:
+    """While it counts: then the other one reads Delta and linked tables, and is asked a release, a discovery and so on.
+
+    And while it holds all rows: the work is begun anew on another one, and one answer comes back.
+    """
     pytest.importorskip("deltalake", reason="deltalake is not installed")
     spark_cluster.clinic()[0].write_delta(str(tmp_path / "visits"))
     cluster = Cluster(tmp_path)
@@ -611,10 +770,17 @@ def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: A
         script = [sys.executable, spark_cluster.__file__, cluster.address, str(tmp_path)]
         env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         driver = subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True)
-        _until(lambda: len(list(tmp_path.glob("began-*"))) >= 2, "task on each worker")
+        until(lambda: len(list(tmp_path.glob("began-*"))) >= 2, "task on each worker")
         cluster.kill(1)
+        cluster.add_workers(1)
         (tmp_path / "go").touch()
-        out, _ = driver.communicate(timeout=DEADLINE)
+        held = _named(tmp_path, "held-*")
+        until(lambda: len(held()) == 1, "work on all rows")
+        (holds,) = (int(name.split("-")[1]) for name in held())
+        cluster.kill([process.pid for process in cluster.running].index(holds))
+        until(lambda: len(held()) == 2, "second run of it")
+        (tmp_path / "go on").touch()
+        out, _ = driver.communicate(timeout=spark_cluster.DEADLINE)
     finally:
         if driver is not None and driver.poll() is None:
             driver.kill()
@@ -630,3 +796,8 @@ def test_a_worker_that_is_lost_while_it_counts_costs_nothing_but_time(session: A
     made = clinic(200, seed=1)
     assert counted["linked"] == spark_cluster.linked(made.frames, made.schema)
     assert counted["delta"] == PrivateTable(rows, described).counts(["smoke", "ill"]).tolist()
+    first, second = (int(name.split("-")[2]) for name in held())
+    last = second if f"held-{holds}-{first}" in held() else first
+    assert first != second  # each run draws for itself
+    assert counted["held"] == [rows.height, last]
+    assert counted["compared"] == spark_cluster.compared(rows, described)

@@ -145,6 +145,8 @@ class Held:
         parameters, at whose start and end the sum over all rows may move by one clipped gradient at most.
         """
         usual, train, tell = Purse.draw, training._Run.go, learning.show_keys
+        take = training._Steps.run
+        begun_here: list[Any] = []  # the training under way
 
         def draw(purse: Purse, event: Any, law: Callable[[Any], Any], purpose: str = "") -> Any:
             if not isinstance(event, ApproximateEvent):
@@ -174,16 +176,23 @@ class Held:
             return tell(counts, event, purse, **terms)
 
         def go(run: Any, state: Any, *file: Any) -> Any:
-            public = plain([run.training, run.layout.shapes, run.expected_rows, run.event, run.fingerprint])
+            begun_here[:] = [run]
+            return train(run, state, *file)
+
+        def taken(steps: Any, rows: Any, state: Any, *how: Any) -> Any:
+            """Stand in where the rows are, which may be in a task of Dask."""
+            (run,) = begun_here
+            public = plain([run.training, run.layout.shapes, steps.expected_rows, run.event, run.fingerprint])
             start = np.asarray(state.parameters)
             if not again:
-                value = train(run, state, *file)
-                self._trained.append((public, start.tobytes(), _clipped(run, start), _clipped(run, value), value))
+                value = take(steps, rows, state, *how)
+                ends = (_clipped(steps, rows, flat) for flat in (start, value))
+                self._trained.append((public, start.tobytes(), *ends, value))
                 return value
             held = next(self._training, None)
             if held is None:
                 self._found = "draws: the second run trained more often"
-                return train(run, state, *file)
+                return take(steps, rows, state, *how)
             settings, begun, at_start, at_end, value = held
             if public != settings:
                 self._found = f"training: {_where(settings, public)}"
@@ -191,10 +200,10 @@ class Held:
                 self._found = "training: it starts elsewhere"
             else:
                 step = run.event.to_json()["event"]
-                rows = step["rows"] * (1 if step["relation"] == "add_remove" else 2)
-                for before, after in ((at_start, _clipped(run, start)), (at_end, _clipped(run, value))):
-                    moved = float(np.linalg.norm(after - before))
-                    allowed = rows * run.training.clip_norm * (1 + 1e-5) + 1e-6 * float(np.abs(before).max(initial=0))
+                most = step["rows"] * (1 if step["relation"] == "add_remove" else 2)
+                for before, flat in ((at_start, start), (at_end, value)):
+                    moved = float(np.linalg.norm(_clipped(steps, rows, flat) - before))
+                    allowed = most * run.training.clip_norm * (1 + 1e-5) + 1e-6 * float(np.abs(before).max(initial=0))
                     if not moved <= allowed:
                         self._found = f"training: a clipped sum moved by {moved:.6g}, allowed {allowed:.6g}"
             return value
@@ -203,11 +212,13 @@ class Held:
             Purse.draw = draw  # type: ignore[assignment, method-assign]
             learning.show_keys = told  # type: ignore[assignment]
             training._Run.go = go  # type: ignore[method-assign]
+            training._Steps.run = taken  # type: ignore[method-assign]
             yield
         finally:
             Purse.draw = usual  # type: ignore[method-assign]
             learning.show_keys = tell
             training._Run.go = train  # type: ignore[method-assign]
+            training._Steps.run = take  # type: ignore[method-assign]
 
 
 def _moved_keys(first: Mapping[Any, int], second: Mapping[Any, int], bound: int) -> str | None:
@@ -215,16 +226,16 @@ def _moved_keys(first: Mapping[Any, int], second: Mapping[Any, int], bound: int)
     return None if moved <= bound else f"keys: counts moved by {moved}, allowed {bound}"
 
 
-def _clipped(run: Any, parameters: Any) -> np.ndarray[Any, Any]:
+def _clipped(steps: Any, rows: Any, parameters: Any) -> np.ndarray[Any, Any]:
     """Return the sum of all rows' clipped gradients, each with the same randomness inside the network."""
     import jax.numpy as jnp
 
-    rows, size = np.asarray(run.rows), 64
+    rows, size = np.asarray(rows), 64
     padded = np.zeros((max(-(-len(rows) // size), 1) * size, *rows.shape[1:]), rows.dtype)
     padded[: len(rows)] = rows
     weights = (np.arange(len(padded)) < len(rows)).astype(np.float32)
-    each = _clipped_rows(run.loss_fn, run.layout)
-    terms = jnp.asarray(parameters, jnp.float32), jnp.float32(run.training.clip_norm)
+    each = _clipped_rows(steps.loss_fn, steps.layout)
+    terms = jnp.asarray(parameters, jnp.float32), jnp.float32(steps.training.clip_norm)
     parts = range(0, len(padded), size)
     return sum(np.asarray(each(*terms, padded[i : i + size], weights[i : i + size]), np.float64) for i in parts)
 

@@ -30,6 +30,7 @@ NOTHING_RELEASED = {  # plans, public numbers, and exact parts of what another m
     "laplace_event",
     "one_stream",
     "publishable",
+    "quantile_counts",
     "quantile_event",
     "read_log_iqr",
     "second_moments",

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from escudo.mechanisms._selection import exponential as exponential
     from escudo.mechanisms._selection import permute_and_flip as permute_and_flip
     from escudo.mechanisms._selection import quantile_cells as quantile_cells
+    from escudo.mechanisms._selection import quantile_counts as quantile_counts
     from escudo.mechanisms._selection import quantile_event as quantile_event
     from escudo.mechanisms._selection import quantiles as quantiles
     from escudo.mechanisms._stability import LogIqr as LogIqr
@@ -97,6 +98,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "exponential",
             "permute_and_flip",
             "quantile_cells",
+            "quantile_counts",
             "quantile_event",
             "quantiles",
         ],

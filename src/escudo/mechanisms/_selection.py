@@ -166,35 +166,38 @@ def quantiles(
     """
     purse, stated = opened(terms, "quantiles", bound_of_account=False)
     event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **stated)
-    column = _cells(lower, upper, cells)
-    return purse.release(column.decode(choose_cells(_counted(column, values), probabilities, event, purse)), event)
+    counts = quantile_counts(values, lower=lower, upper=upper, cells=cells)
+    return purse.release(choose_quantiles(counts, probabilities, event, purse, lower=lower, upper=upper), event)
 
 
 def choose_quantiles(
-    values: ArrayLike,
+    counts: ArrayLike,
     probabilities: float | Sequence[float],
     event: Event,
     purse: Purse,
     *,
     lower: float,
     upper: float,
-    cells: int = 1024,
     purpose: str = "",
 ) -> NDArray[np.float64]:
-    """Return the numbers of :func:`quantiles`, paid by a purse; the event is :func:`quantile_event` of as many."""
+    """Return the numbers of :func:`quantiles`, paid by a purse; the event is :func:`quantile_event` of as many.
+
+    ``counts`` are those of :func:`quantile_counts` between the same bounds, from wherever the values are.
+    """
+    column = _cells(lower, upper, np.size(counts))
+    return column.decode(choose_cells(counts, probabilities, event, purse, purpose=purpose))
+
+
+def quantile_counts(values: ArrayLike, *, lower: float, upper: float, cells: int = 1024) -> Integers:
+    """Return how many values lie in each of equal cells of a public range: private. Missing ones are left out."""
     column = _cells(lower, upper, cells)
-    return column.decode(choose_cells(_counted(column, values), probabilities, event, purse, purpose=purpose))
+    counts: Integers = np.bincount(column.encode(values), minlength=column.size)[: column.bins]
+    return counts
 
 
 def _cells(lower: float, upper: float, cells: int) -> Numeric:
     """Return the public range as a column of equal cells."""
     return Numeric("values", finite("lower", lower), finite("upper", upper), cells, missing=True)
-
-
-def _counted(column: Numeric, values: ArrayLike) -> Integers:
-    """Return how many values lie in each cell; private. Missing ones are left out."""
-    counts: Integers = np.bincount(column.encode(values), minlength=column.size)[: column.bins]
-    return counts
 
 
 def quantile_cells(

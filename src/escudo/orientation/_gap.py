@@ -52,20 +52,22 @@ Propositions 4, 7, 8, 12 and 14.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from escudo._validate import finite, one_of, positive, whole
 from escudo.errors import InputError, RefusedError
-from escudo.mechanisms import Purse, choose_quantiles, gap_event, laplace_event, quantile_event
+from escudo.mechanisms import Purse, choose_quantiles, gap_event, laplace_event, quantile_counts, quantile_event
 from escudo.orientation._direction import (
     CANNOT_TELL,
     Direction,
     DirectionQuestion,
-    PairData,
     arrow,
     check_options,
     check_rows,
@@ -75,11 +77,11 @@ from escudo.orientation._regression import (
     Pair,
     fit_histogram,
     fit_polynomial,
+    half_of,
     halves,
     pair_of,
     public_pair,
     residual_of,
-    split_pair,
 )
 from escudo.orientation._scores import DEPENDENCE, Floats, dependence
 from escudo.privacy import Budget, Event, LaplaceEvent, Neighbours, ParallelEvent, Plan, RepeatedEvent
@@ -99,8 +101,10 @@ _NARROWEST = 0.02
 _CELLS = 8
 _FINENESS = 2.0**-11  # grid step, as a part of the sensitivity: rounding costs 0.1 %, and float errors stay far below
 _TYPICAL = 0.08  # a clear gap of √HSIC, from simulated pairs
+_BOUNDS = (1.0, 2.0, 1.0, 2.0)  # of x, the residual of y, y and the residual of x
 _LEAST = 1e-3  # interquartile ranges below this count as this
 Regression = Callable[[Floats], Floats]
+PairWork = Callable[[Pair], NDArray[Any]]
 
 
 def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, budget: Budget) -> GapPrepared:
@@ -166,10 +170,14 @@ class GapPrepared:
     width: float
 
     @property
+    def tested(self) -> int:
+        """How many of the private rows are scored."""
+        return halves(self.rows)[1] if self.train is None else self.rows
+
+    @property
     def plan(self) -> Plan:
         """All that ``run`` will spend; free where no gap would stand out."""
-        score, split = self.wording.score, self.train is None
-        tested = halves(self.rows)[1] if split else self.rows
+        score, split, tested = self.wording.score, self.train is None, self.tested
         name = f"direction (gap of {score})"
         if split and self.epsilon * (tested - 1) < LEAST_SKETCH:
             return Plan(name, buys="nothing: too few rows to fit regressions privately")
@@ -219,19 +227,19 @@ class GapPrepared:
         asked, event = self.wording, self.plan.event
         if event is None:
             return asked.no_answer(purse, self._needs())
-        pair, known = asked.pair(table, self.rows), self.train
-        paid = purse.within(event, purpose="direction (gap)")
-        f: Regression
-        g: Regression
-        if known is not None:
-            f, g, test = fit_polynomial(known.x, known.y), fit_polynomial(known.y, known.x), pair
-        else:
-            half, test = split_pair(pair, shuffle=self.shuffle)
-            f, g = noisy_regressions(half, paid, epsilon=self.epsilon)
-        if asked.score == "iqr":
-            return self._by_quartiles(test, f, g, paid)
-        law = self._gap_event(len(test.x))
-        margin = float(paid.add(gap_of(asked.score, test, f, g, width=self.width), law))
+        with asked.pairs(table, self.rows, once=self.train is not None) as found:
+            paid = purse.within(event, purpose="direction (gap)")
+            if self.train is not None:
+                x, y = self.train
+                tested = Tested(fit_polynomial(x, y), fit_polynomial(y, x))
+            else:
+                cells = found(partial(half_counts, shuffle=self.shuffle))
+                tested = Tested(*_regressions(cells, paid, epsilon=self.epsilon), shuffle=self.shuffle)
+            if asked.score == "iqr":
+                return self._by_quartiles(found(tested.quartile_counts), paid)
+            gap = found(partial(tested.gap, score=asked.score, width=self.width))
+        law = self._gap_event(self.tested)
+        margin = float(paid.add(float(gap), law))
         released = Margin(
             margin,
             noise_scale=law.scale,
@@ -244,23 +252,18 @@ class GapPrepared:
         )
         return asked.answer(released, purse)
 
-    def _by_quartiles(self, test: Pair, f: Regression, g: Regression, purse: Purse) -> Direction:
+    def _by_quartiles(self, counts: NDArray[np.int64], purse: Purse) -> Direction:
         asked = self.wording
-        columns = {
-            asked.x: (test.x, 1.0),
-            f"residual of {asked.y}": (residual_of(test.y, test.x, f), 2.0),
-            asked.y: (test.y, 1.0),
-            f"residual of {asked.x}": (residual_of(test.x, test.y, g), 2.0),
-        }
+        names = asked.x, f"residual of {asked.y}", asked.y, f"residual of {asked.x}"
         logs = {}
         event = quantile_event(count=2, epsilon=self.epsilon / 4)
-        for name, (values, bound) in columns.items():
-            low, high = choose_quantiles(values, [0.25, 0.75], event, purse, lower=-bound, upper=bound)
+        for name, counted, bound in zip(names, counts, _BOUNDS, strict=True):
+            low, high = choose_quantiles(counted, [0.25, 0.75], event, purse, lower=-bound, upper=bound)
             logs[f"log IQR of {name}"] = math.log(max(float(high - low), _LEAST))
         one, two, three, four = logs.values()
         margin = (three + four) - (one + two)
         # A quartile errs by about 16/ε ranks; at a normal density of 0.43/IQR per rank that is this part of the IQR.
-        each = 16 / self.epsilon / (0.43 * len(test.x))
+        each = 16 / self.epsilon / (0.43 * self.tested)
         spread = math.sqrt(8) * each
         released = Margin(
             margin,
@@ -274,6 +277,35 @@ class GapPrepared:
             notes=("How sure the sign is supposes bell-shaped columns: quartiles have no closed form.",),
         )
         return asked.answer(released, purse)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tested:
+    """What is found of the pairs that are scored, where they are, which may be on a worker: private.
+
+    Attributes:
+        f: Predicts y from x.
+        g: Predicts x from y.
+        shuffle: Public seed of the split; None where all pairs are scored.
+    """
+
+    f: Regression
+    g: Regression
+    shuffle: int | None = None
+
+    def gap(self, pair: Pair, *, score: str, width: float) -> NDArray[np.float64]:
+        """Return the gap of a score."""
+        return np.array(gap_of(score, self._part(pair), self.f, self.g, width=width))
+
+    def quartile_counts(self, pair: Pair) -> NDArray[np.int64]:
+        """Return the counts that quartiles are found by: of x, the residual of y, y and the residual of x."""
+        x, y = part = self._part(pair)
+        values = x, residual_of(y, x, self.f), y, residual_of(*part, self.g)
+        counted = (quantile_counts(one, lower=-bound, upper=bound) for one, bound in zip(values, _BOUNDS, strict=True))
+        return np.stack(list(counted))
+
+    def _part(self, pair: Pair) -> Pair:
+        return pair if self.shuffle is None else half_of(pair, "test", shuffle=self.shuffle)
 
 
 # ---- scores and regressions
@@ -308,9 +340,18 @@ def noisy_regressions(half: Pair, purse: Purse, *, epsilon: float) -> tuple[Regr
     **Guarantee.** ε-differentially private for the records of ``half``: a replaced record leaves one cell and enters
     another, so the counts move by 2 in l1 norm; the regressions are functions of the noisy counts.
     """
-    noisy = np.asarray(purse.add(cell_counts(half), _sketch_event(epsilon)), dtype=np.float64)
+    return _regressions(cell_counts(half), purse, epsilon=epsilon)
+
+
+def _regressions(counts: NDArray[np.int64], purse: Purse, *, epsilon: float) -> tuple[Regression, Regression]:
+    noisy = np.asarray(purse.add(counts, _sketch_event(epsilon)), dtype=np.float64)
     noise = math.sqrt(2) * 2 / epsilon
     return fit_histogram(noisy, noise), fit_histogram(noisy.T, noise)
+
+
+def half_counts(pair: Pair, *, shuffle: int) -> NDArray[np.int64]:
+    """Return the counts of the training half: private."""
+    return cell_counts(half_of(pair, "train", shuffle=shuffle))
 
 
 def cell_counts(pair: Pair) -> NDArray[np.int64]:
@@ -381,11 +422,17 @@ class Wording:
         """The other one."""
         return self.asked.y
 
-    def pair(self, table: PrivateTable, rows: int) -> Pair:
-        """Return the private pairs, which must be as many as sensitivities were computed for."""
-        pairs = PairData(table, self.x, self.y)
-        check_rows(rows, pairs.rows)
-        return pair_of(pairs)
+    @contextmanager
+    def pairs(self, table: PrivateTable, rows: int, *, once: bool = True) -> Iterator[Callable[[PairWork], Any]]:
+        """Give what finds something of all private pairs, where they are: here or on a worker.
+
+        Args:
+            table: The private table.
+            rows: As many pairs as sensitivities were computed for: if there are others, that is an InputError.
+            once: Whether one thing is to be found; else their order must be the same each time.
+        """
+        with table.in_one_place((self.x, self.y), encode="shares", once=once) as whole:
+            yield lambda work: whole.found(partial(_found_of, rows=rows, work=work), in_order=not once)
 
     def answer(self, margin: Margin, purse: Purse) -> Direction:
         """Return the answer for a released margin."""
@@ -419,6 +466,11 @@ class Wording:
             plan=purse.plan,
             notes=(*self.notes, *why, *((purse.plan.warning,) if purse.plan.warning else ())),
         )
+
+
+def _found_of(shares: Floats, *, rows: int, work: PairWork) -> NDArray[Any]:
+    check_rows(rows, len(shares))
+    return work(pair_of(shares))
 
 
 def public_count(method: str, neighbours: Neighbours) -> int:

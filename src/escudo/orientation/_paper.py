@@ -49,7 +49,9 @@ Reference: M. Kusner, Y. Sun, K. Sridharan, K. Weinberger (2016), "Private Causa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -274,23 +276,28 @@ class PaperPrepared:
         asked, event = self.wording, self.plan.event
         if event is None:
             return asked.no_answer(purse, self._needs(), "Nothing was spent.")
-        private = asked.pair(table, self.rows)
-        if self.public is None:
-            train, test = split_pair(private, shuffle=self.shuffle)
-        else:
-            train, test = (self.public, private) if self.role == "test" else (private, self.public)
-        found = residuals(train, test, regularisation=self.regularisation)
+        algorithm = Algorithm(self.role, self.public, shuffle=self.shuffle, regularisation=self.regularisation)
+        ranks = self.role == "train" and asked.score not in ("hsic", "iqr")
+        read: Callable[[Residuals], Floats] = partial(two_scores, asked.score, width=self.width)
+        if asked.score == "iqr":
+            read = partial(four_ranges, role=self.role, change=0.0 if self.role == "test" else self._drift)
+        elif ranks:
+            read = partial(scores_and_gaps, asked.score, width=self.width)
+        with asked.pairs(table, self.rows) as find:
+            found = find(partial(algorithm.found, read=read))
         paid = purse.within(event, purpose="direction (paper)")
         if asked.score == "iqr":
-            return self._ranges(found, len(train.x), paid)
-        if self.role == "train" and asked.score != "hsic":
-            return self._stable_ranks(found, len(train.x), paid)
-        return self._noisy_scores(found, paid)
+            return self._ranges(found, paid)
+        return self._stable_ranks(found, paid) if ranks else self._noisy_scores(found, paid)
 
-    def _noisy_scores(self, found: Residuals, purse: Purse) -> Direction:
+    @property
+    def _drift(self) -> float:
+        return drift(self.records[0], self.regularisation, self.constants)
+
+    def _noisy_scores(self, scores: Floats, purse: Purse) -> Direction:
         event = self.plan.event
         assert isinstance(event, LaplaceEvent)
-        noisy = purse.add(np.array(two_scores(self.wording.score, found, width=self.width)), event)
+        noisy = purse.add(scores, event)
         forward, backward = np.asarray(noisy, dtype=np.float64).tolist()
         return self._answer(forward, backward, event.scale, 2, purse)
 
@@ -301,42 +308,32 @@ class PaperPrepared:
         assert isinstance(event.event, ApproximateEvent)
         return event.event
 
-    def _stable_ranks(self, found: Residuals, n: int, purse: Purse) -> Direction:
-        change = drift(n, self.regularisation, self.constants)
-        scores = two_scores(self.wording.score, found, width=self.width)
+    def _stable_ranks(self, found: Floats, purse: Purse) -> Direction:
         forward, backward = (
             release_if_stable(
                 value,
-                1 + distance_to_instability(float(np.min(np.diff(np.sort(values)))), change, self.constants),
+                1 + distance_to_instability(smallest_gap, self._drift, self.constants),
                 self._part(),
                 purse,
                 sensitivity=_EXACT,
                 release_share=_EXACT_SHARE,
             )
-            for value, values in zip(scores, (found.of_y, found.of_x), strict=True)
+            for value, smallest_gap in found.tolist()
         )
         if forward is None or backward is None:
             why = "One record of the training set could change the ranks of the residuals: no score is released."
             return self.wording.no_answer(purse, why)
         return self._answer(forward, backward, 2 * _EXACT / (_EXACT_SHARE * self.budget.epsilon), 2, purse)
 
-    def _ranges(self, found: Residuals, n: int, purse: Purse) -> Direction:
+    def _ranges(self, found: Floats, purse: Purse) -> Direction:
         looks, parts = iqr_looks(self.role, self.constants)
-        change = 0.0 if self.role == "test" else drift(n, self.regularisation, self.constants)
         logs: list[float] = []
-        for values, bound, moved in (
-            (found.x, 1.0, 0.0),
-            (found.of_y, 2.0, change),
-            (found.y, 1.0, 0.0),
-            (found.of_x, 2.0, change),
-        ):
-            if looks == 2 and bound == 1.0:  # of public records
-                logs.append(math.log(max(interquartile_range(values), 1e-3)))
+        for place, (value, *distances) in enumerate(found.tolist()):
+            if looks == 2 and place % 2 == 0:  # of public records
+                logs.append(value)
                 continue
-            read = log_iqr_with_drift(
-                values, lower=-bound, upper=bound, width=_BIN, drift=moved, values_private=self.role != "train"
-            )
-            log = release_if_stable(read.value, read.distances, self._part(), purse, sensitivity=_BIN)
+            there, steps = None if math.isnan(value) else value, [int(each) for each in distances]
+            log = release_if_stable(there, steps, self._part(), purse, sensitivity=_BIN)
             if log is None:
                 why = "An interquartile range is not stable enough at this ε and δ: it is not released."
                 return self.wording.no_answer(purse, why)
@@ -370,6 +367,32 @@ class Residuals:
     of_x: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Algorithm:
+    """Algorithm 1, to be taken to where the private pairs are, which may be on a worker.
+
+    Attributes:
+        role: What the private pairs are used for.
+        public: The public ones, or None with role ``"both"``.
+        shuffle: Public seed of the split.
+        regularisation: λ.
+    """
+
+    role: Role
+    public: Pair | None
+    _: KW_ONLY
+    shuffle: int
+    regularisation: float
+
+    def found(self, private: Pair, *, read: Callable[[Residuals], Floats]) -> Floats:
+        """Return what is read of the residuals: private."""
+        if self.public is None:
+            train, test = split_pair(private, shuffle=self.shuffle)
+        else:
+            train, test = (self.public, private) if self.role == "test" else (private, self.public)
+        return read(residuals(train, test, regularisation=self.regularisation))
+
+
 def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = RIDGE_WIDTH) -> Residuals:
     """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
     f = fit_kernel_ridge(train.x, train.y, regularisation, width)
@@ -378,10 +401,39 @@ def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = 
     return Residuals(x=test.x, y=test.y, of_y=of_y, of_x=of_x)
 
 
-def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> tuple[float, float]:
+def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> Floats:
     """Return s(x, r_Y) and s(y, r_X) for a score other than ``"iqr"``: private; lower means more likely the cause."""
     measure = dependence(score, width)
-    return measure(found.x, found.of_y), measure(found.y, found.of_x)
+    return np.array([measure(found.x, found.of_y), measure(found.y, found.of_x)])
+
+
+def scores_and_gaps(score: str, found: Residuals, *, width: float) -> Floats:
+    """Return for each direction its score, and how far the two residuals are apart that are closest: private."""
+    gaps = [float(np.min(np.diff(np.sort(values)))) for values in (found.of_y, found.of_x)]
+    return np.column_stack([two_scores(score, found, width=width), gaps])
+
+
+def four_ranges(found: Residuals, *, role: Role, change: float) -> Floats:
+    """Return the log interquartile range of x, r_Y, y and r_X, NaN for none, and its two distances: private.
+
+    Args:
+        found: The columns.
+        role: With ``"train"`` the columns themselves are public: then their ranges are at least 0.001 each.
+        change: How far one training record can move a residual.
+    """
+    rows: list[tuple[float, ...]] = []
+    columns, residuals = (1.0, 0.0), (2.0, change)
+    for values, (bound, moved) in zip(
+        (found.x, found.of_y, found.y, found.of_x), (columns, residuals, columns, residuals), strict=True
+    ):
+        if role == "train" and bound == 1.0:
+            rows.append((math.log(max(interquartile_range(values), 1e-3)), 0, 0))
+            continue
+        read = log_iqr_with_drift(
+            values, lower=-bound, upper=bound, width=_BIN, drift=moved, values_private=role != "train"
+        )
+        rows.append((math.nan if read.value is None else read.value, *read.distances))
+    return np.array(rows, dtype=np.float64)  # distances are at most 2**53
 
 
 # ---- constants

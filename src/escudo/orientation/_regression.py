@@ -27,9 +27,9 @@ Theorem 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from escudo.orientation._scores import GridFeatures
 from escudo.table import Numeric, PrivateTable, Schema, held, with_sources
 
 Floats = NDArray[np.float64]
+Half = Literal["train", "test"]
 _CHUNK = 8_192  # of which the rows that are read at a time are a multiple: sums are the same wherever rows lie
 
 
@@ -56,9 +57,14 @@ class Pair(NamedTuple):
         return f"Pair({len(self.x)} records)"  # which may be private
 
 
-def pair_of(pairs: PairData) -> Pair:
-    """Return the pairs on [-1, 1], from the public bounds; rows that lack a value are at (0, 0)."""
-    return Pair(*(column_of(2.0 * values[rows] - 1.0 for rows in slices(pairs.rows)) for values in (pairs.x, pairs.y)))
+def pair_of(shares: Floats) -> Pair:
+    """Return pairs on [-1, 1] from shares of the public bounds; rows that lack a value are at (0, 0)."""
+
+    def scaled(column: int) -> Iterator[Floats]:
+        for part in (shares[rows] for rows in slices(len(shares))):
+            yield np.where(np.isnan(part).any(axis=1), 0.0, 2.0 * part[:, column] - 1.0)
+
+    return Pair(column_of(scaled(0)), column_of(scaled(1)))
 
 
 def column_of(parts: Iterable[Floats]) -> Floats:
@@ -94,7 +100,8 @@ def public_pair(schema: Schema, asked: DirectionQuestion, option: str) -> Pair:
         except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
             raise InputError(f"{option} must hold the columns {x!r} and {y!r}, of equal length.") from None
     try:
-        pair = pair_of(PairData(PrivateTable(frame, columns), x, y))
+        parts = PairData(PrivateTable(frame, columns), x, y).batches()
+        pair = pair_of(held((batch.values for batch in parts), np.empty((0, 2))))
     except (InputError, SchemaError) as error:
         raise InputError(f"{option} must be a frame of public records with columns {x!r} and {y!r}: {error}") from None
     if len(pair.x) < 2:
@@ -109,13 +116,22 @@ def halves(rows: int) -> tuple[int, int]:
 
 def split_pair(pair: Pair, *, shuffle: int) -> tuple[Pair, Pair]:
     """Return the training and the test half, by position alone: a shuffle of row numbers from a public seed."""
-    order = np.random.default_rng(shuffle).permutation(len(pair.x))
-    first = halves(len(pair.x))[0]
+    places = _places(len(pair.x), shuffle)
+    return _taken(pair, places[0]), _taken(pair, places[1])
 
-    def taken(places: NDArray[np.int64]) -> Pair:
-        return Pair(*(column_of(values[places[rows]] for rows in slices(len(places))) for values in pair))
 
-    return taken(order[:first]), taken(order[first:])
+def half_of(pair: Pair, half: Half, *, shuffle: int) -> Pair:
+    """Return one of the halves of :func:`split_pair`, without making the other one."""
+    return _taken(pair, _places(len(pair.x), shuffle)[half == "test"])
+
+
+def _places(rows: int, shuffle: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    order, first = np.random.default_rng(shuffle).permutation(rows), halves(rows)[0]
+    return order[:first], order[first:]
+
+
+def _taken(pair: Pair, places: NDArray[np.int64]) -> Pair:
+    return Pair(*(column_of(values[places[rows]] for rows in slices(len(places))) for values in pair))
 
 
 # ---- regressions

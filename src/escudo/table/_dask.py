@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from escudo.table._contributions import PersonParts
 from escudo.table._frames import Source
-from escudo.table._persons import PERSON_NUMBER
-from escudo.table._rows import Arrays, Grouping, Placed
+from escudo.table._persons import PERSON, PERSON_NUMBER
+from escudo.table._rows import Arrays, Grouping, Piece, Placed
+from escudo.table._whole import Errand
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,6 +78,36 @@ def dask_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[NDA
 
 
 @contextmanager
+def dask_in_one_place(arrays: Arrays, source: Source) -> Iterator[Callable[[Errand], bytes]]:
+    """Let one worker read the table, part by part and in order, and do work on all rows: the client gets its answer.
+
+    The worker asks for the parts as the client would, one at a time, so it holds one besides the rows. Each errand is a
+    task of its own, whose answer nobody else is given, and reads the parts anew, also where one more follows. Where
+    rows were brought together by person, a cluster keeps them packed meanwhile: else that would be done for each part.
+    They arrive as it happens, and are put in order, part by part, so that a seed repeats an answer.
+    """
+    import dask
+
+    query = arrays.query
+    waiting, opened = query.dask_parts(source)
+    if query.schema.person_id is not None:
+        waiting = list(dask.persist(*waiting)) if _on_a_cluster() else waiting
+
+        def opened(part: Any) -> Iterator[Piece]:
+            return query.bounded([query.arrived(part).sort(PERSON, *query.order)])
+
+    def send(errand: Errand) -> bytes:
+        def done() -> bytes:
+            pieces = (piece for part in waiting for piece in opened(part.compute()))
+            return errand(rows for rows, _ in arrays.made("dask", pieces))
+
+        answer: bytes = dask.delayed(done, pure=False)().compute()
+        return answer
+
+    yield send
+
+
+@contextmanager
 def dask_together(
     gathering: Gathering, sources: Mapping[str, Source], *, once: bool
 ) -> Iterator[Callable[[Find], NDArray[np.int64]]]:
@@ -111,6 +142,17 @@ def dask_together(
         return sum(dask.compute(*map(dask.delayed(added), parts)), start=gathering.summed(find, ()))
 
     yield summed
+
+
+def _on_a_cluster() -> bool:
+    """Return whether workers are processes of a cluster; else they are threads of this one, and share its memory."""
+    try:
+        from distributed import get_client
+
+        get_client()
+    except (ImportError, ValueError):
+        return False
+    return True
 
 
 def _as_pandas(rows: pl.DataFrame) -> Any:

@@ -358,6 +358,12 @@ class Arrays:
             _scalable(schema[name], encode)
         return cls(Query(schema, tuple(names), encode != "codes", seed), size, encode)
 
+    @property
+    def none(self) -> NDArray[Any]:
+        """No rows, in the type and with the columns that all arrays have."""
+        columns = [self.query.schema[name] for name in self.query.wanted]
+        return np.empty((0, len(columns)), _type_of_codes(columns) if self.encode == "codes" else np.float64)
+
     def read(self, source: Source) -> Iterator[_Pair]:
         """Return an iterator over the arrays, each with a public hash of whose row each one is; zeros for rows."""
         return self.made(source.engine, self.query.pieces(source, max(self.size, ROWS_AT_ONCE)))
@@ -400,8 +406,12 @@ def _scalable(column: Column, encode: Encoding) -> Column:
     return column
 
 
+def _type_of_codes(columns: Sequence[Column]) -> np.dtype[Any]:
+    return np.min_scalar_type(max(column.size for column in columns) - 1)
+
+
 def _codes(columns: Sequence[Column]) -> Callable[[Piece], NDArray[Any]]:
-    dtype = np.min_scalar_type(max(column.size for column in columns) - 1)
+    dtype = _type_of_codes(columns)
 
     def read(piece: Piece) -> NDArray[Any]:
         array = np.empty((len(piece.whose), len(columns)), dtype=dtype)

@@ -3,9 +3,10 @@
 Each worker hands its part of the columns to polars in Arrow batches and takes the same steps as any other engine
 (:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
 the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
-comes out the same. The driver holds counts, sums and votes; rows pass through it, a few at a time, only for questions
-that train on them or compare two whole columns (:func:`spark_pieces`), and where only some of several linked tables lie
-on Spark (:func:`spark_packed`).
+comes out the same. The driver holds counts, sums and votes. What needs all rows at once is done by one worker, to which
+the others send what they encoded (:func:`spark_in_one_place`). Rows pass through the driver, a few at a time, only for
+the custodian, whose evaluations and attacks are computed where they are asked (:func:`spark_pieces`), and where only
+some of several linked tables lie on Spark (:func:`spark_packed`).
 
 Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
 ``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue. Of a Delta or
@@ -39,6 +40,7 @@ from escudo.table._files import is_lake, open_lake
 from escudo.table._frames import Source, stored_names
 from escudo.table._persons import PERSON, PERSON_NUMBER
 from escudo.table._rows import ROWS_AT_ONCE, AddUp, Arrays, Grouping, Piece, Placed, Query
+from escudo.table._whole import Errand
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 _MERGED = 16  # partial results that the driver adds up, where there would be more than it should hold
 _MOST_BYTES = 2**28
 _PARTITIONS = 1000  # where Spark does not say how many there are
+_PACKET = 2**12  # bytes of rows that travel together: Spark hands some 10,000 packets over at a time
 _FORMATS = ("parquet", "delta", "iceberg", "orc")
 _FORMS = "spark:///FOLDER, spark://HOST:PORT/FOLDER or spark:///?table=NAME, with &format=delta and the like"
 
@@ -151,7 +154,7 @@ def spark_session(master: str | None = None) -> Any:
     """Return the running session, or start one: on that master, or where the settings of the place say.
 
     Spark's log quotes the values of a row that cannot be read. One that is started here keeps no log on the driver,
-    unless the settings of the place have a ``spark.log.level``. On their way to other workers packed rows lie in files
+    unless the settings of the place have a ``spark.log.level``. On their way to other workers encoded rows lie in files
     that others on the machine can read, and that a killed process leaves behind: one that is started here encrypts
     them, by a key that is in the memory of its processes.
 
@@ -241,7 +244,7 @@ def spark_remarks(master: str | None) -> list[str]:
 
     found = []
     if not is_on("spark.io.encryption.enabled"):
-        found.append("packed rows of people lie unencrypted on the workers' disks: set spark.io.encryption.enabled")
+        found.append("rows on their way lie unencrypted on the workers' disks: set spark.io.encryption.enabled")
     skipping = [
         name for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles") if is_on(name)
     ]
@@ -250,7 +253,11 @@ def spark_remarks(master: str | None) -> list[str]:
     return found
 
 
-WORKERS_MAY_NEED = {"pyiceberg": "Iceberg tables", "scikit-learn": "figures about predictions"}
+WORKERS_MAY_NEED = {
+    "jax": "trainings of networks",
+    "pyiceberg": "Iceberg tables",
+    "scikit-learn": "figures about predictions",
+}
 """What only some questions ask of workers."""
 
 
@@ -397,6 +404,62 @@ def spark_groups(arrays: Arrays, source: Source, grouping: Grouping) -> tuple[ND
         return _judged(arrays, parted, grouping, _lengths(parted))
     finally:
         parted.unpersist()
+
+
+@contextmanager
+def spark_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterator[Callable[[Errand], bytes]]:
+    """Bring all rows to one worker, encoded and in the order of the table, and do work on them there.
+
+    All workers read their partitions and cut what they encode into packets, which are numbered: where one comes from,
+    and which of these it is. One task then gets them all and puts them in order, in memory or on its disk, as Spark
+    does. What comes back is what the errand says.
+
+    Unless work is done ``once``, the packets stay with the workers that made them: the table is read once. Rows of
+    people arrive as it happens where they are brought together, and are put in order there, so that a seed repeats an
+    answer.
+    """
+    query, none = arrays.query, arrays.none
+    parted = _parted(query, source)
+    if query.schema.person_id is not None:
+        parted = parted.sortWithinPartitions(PERSON, *query.order)
+    each = max(_PACKET // (none.itemsize * none.shape[1]), 1)
+
+    def pack(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        part, sent = TaskContext.get().partitionId(), 0
+        for rows, _ in arrays.made("pyspark", _rows_of(query, batches)):
+            packets = [rows[start : start + each].tobytes() for start in range(0, len(rows), each)]
+            places = np.arange(sent, sent + len(packets))
+            sent += len(packets)
+            yield pa.record_batch(
+                {
+                    "part": pa.array(np.full(len(packets), part, dtype=np.int64)),
+                    "place": pa.array(places),
+                    "found": pa.array(packets, type=pa.binary()),
+                }
+            )
+
+    packed = _mapped(parted, pack, "part long, place long, found binary")
+
+    def send(errand: Errand) -> bytes:
+        def work(batches: Iterator[Any]) -> Iterator[Any]:
+            several = (b"".join(batch.column(2).to_pylist()) for batch in batches)
+            return _blobs([errand(np.frombuffer(joined, none.dtype).reshape(-1, none.shape[1]) for joined in several)])
+
+        together = packed.repartition(1).sortWithinPartitions("part", "place")
+        answers = _mapped(together, work, "found binary").collect()
+        return bytes(answers[0][0]) if answers else errand(())  # of a table without rows Spark may start no task
+
+    if once:
+        yield send
+        return
+    packed = packed.persist()
+    try:
+        yield send
+    finally:
+        packed.unpersist()
 
 
 def _judged(

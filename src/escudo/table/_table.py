@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -15,6 +16,7 @@ from escudo._validate import one_of, positive_integer, whole
 from escudo.errors import InputError
 from escudo.privacy import Neighbours, Relation, Unit, parse_relation
 from escudo.table._columns import Column
+from escudo.table._contributions import held
 from escudo.table._counts import (
     CountSensitivity,
     count_records,
@@ -26,6 +28,7 @@ from escudo.table._counts import (
 from escudo.table._frames import open_source, shielded
 from escudo.table._rows import ENCODINGS, ROWS_AT_ONCE, Arrays, Encoding, Grouping
 from escudo.table._schema import Schema
+from escudo.table._whole import Errand, Whole
 
 if TYPE_CHECKING:
     from escudo.privacy import Account, Ledger
@@ -317,6 +320,45 @@ class PrivateTable(Held[Schema]):
             from escudo.table._spark import spark_groups as found_in
 
         return shielded(self.engine, "judging groups", lambda: found_in(arrays, self._source, grouping))
+
+    @contextmanager
+    def in_one_place(
+        self, columns: Sequence[str] | None = None, *, encode: Encoding = "codes", once: bool = True
+    ) -> Iterator[Whole]:
+        """Hold all rows as one array for a block, here or on one worker of the frame's: work is taken to them.
+
+        They come in the order of :meth:`batches`, and are held in memory up to ``ESCUDO_MEMORY_MB``, beyond it in a
+        file without a name, wherever that is.
+
+        Args:
+            columns: As in :meth:`batches`, like all that follows.
+            encode: How values come.
+            once: Whether one thing is asked of them. Else Spark's workers keep what they encoded meanwhile.
+
+        Raises:
+            InputError: As in :meth:`batches`.
+            SchemaError: As in :meth:`batches`.
+
+        Guarantee:
+            None: what is found is private, unless the work that finds it protects it.
+        """
+        arrays = self._arrays(ROWS_AT_ONCE, columns, encode)
+        if not self.groups_on_workers:
+            batches = shielded(self.engine, "reading batches", lambda: arrays.read(self._source))
+            yield Whole(self.engine, held((rows for rows, _ in batches), arrays.none), arrays.none)
+            return
+        with ExitStack() as kept:
+            send = shielded(self.engine, "reading batches", lambda: kept.enter_context(self._placed(arrays, once)))
+            yield Whole(self.engine, None, arrays.none, send=send)
+
+    def _placed(self, arrays: Arrays, once: bool) -> AbstractContextManager[Callable[[Errand], bytes]]:
+        if self.engine == "dask":
+            from escudo.table._dask import dask_in_one_place
+
+            return dask_in_one_place(arrays, self._source)
+        from escudo.table._spark import spark_in_one_place
+
+        return spark_in_one_place(arrays, self._source, once=once)
 
     def _batches(
         self, size: int, columns: Sequence[str] | None, encode: Encoding

@@ -21,6 +21,23 @@ have released its later steps twice, and paid once: so the account knows every c
 and records the end before the parameters leave. There are at most about 50, at steps that public numbers allow. The
 file is gone when the training is done, and locked until then, also against another thread. A seeded training that is
 resumed draws what it would have drawn; one for release draws anew, as no key is ever kept.
+
+**On a worker.** Where rows are held by a worker of a cluster (``table._whole``), the steps are run there, in one task,
+and parameters come back, nothing else. What pays is here: the account is charged, or a checkpoint's state is gone on
+from, before the task is sent. What draws is there: a training for release is sent without a generator or a key, and the
+worker takes both from its own operating system when it runs, so nobody who sees what travels can know its noise.
+
+A cluster may run a task twice: where a worker is lost, or where a second run is begun as a spare. Each run draws anew,
+samples and noise, and none repeats what another drew. *One result is released, for one charge*: a run is a function of
+fresh draws, its states stay in the worker's memory, and it hands over parameters only at its end. The cluster takes the
+result of one run that ended and drops every other unread, before this process sees it. Which run that is depends on
+machines, and, of two that ran side by side, on which was quicker. That is a matter of how many rows a run drew, not of
+what they hold, nor of the noise; and whoever is drawn makes a run no quicker, so in the one that is taken the chance of
+each row, given all else, is at most the one that was paid for. If nobody waits for the result any more, as the process
+that asked was stopped, it is never read.
+
+No state is kept while a worker trains: marks are made by the account, which is here. A checkpoint then holds what it
+held when the task was sent, and goes on from there if the process is stopped.
 """
 
 from __future__ import annotations
@@ -30,7 +47,9 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -42,6 +61,7 @@ from escudo._validate import positive, probability, whole
 from escudo.errors import InputError
 from escudo.mechanisms._purse import Purse, Release, ReleaseOptions, opened
 from escudo.mechanisms.dpsgd._checkpoint import (
+    Arrays,
     Kept,
     TrainingFile,
     arrays_of,
@@ -60,6 +80,7 @@ from escudo.privacy import (
     guarantee_of,
     marked_if_failed,
 )
+from escudo.table import Whole
 
 if TYPE_CHECKING:
     from escudo.mechanisms.dpsgd._core import Knobs, Recipe, State
@@ -164,12 +185,87 @@ class _Paid(NamedTuple):
     delta: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class _Steps:
+    """The steps of a training, to be taken to where the rows are: nothing in it is drawn from rows, nor for a release.
+
+    Attributes:
+        loss_fn: The network.
+        layout: Where its arrays lie in the vector of parameters.
+        training: The public numbers.
+        expected_rows: The number of rows that gradients are divided by: public or noisy.
+        seed: Decides samples and noise of a seeded training; None for one for release.
+    """
+
+    loss_fn: LossFn
+    layout: Layout
+    training: Training
+    expected_rows: float
+    seed: int | None
+
+    def elsewhere(self, rows: Rows, *, arrays: Arrays) -> Floats:
+        """Run the steps that are left from a state on, and return the parameters: on a worker that holds the rows."""
+        return self.run(_numbers(rows), state_of(arrays, self.layout.size, Path("the state")), None, _nothing)
+
+    def run(self, rows: Rows, state: State, file: TrainingFile | None, advance: Callable[[int], None]) -> Floats:
+        """Run the steps that are left, and return the parameters.
+
+        Args:
+            rows: The private rows.
+            state: Where to go on from.
+            file: Where states are kept in between, if they are.
+            advance: Is told how many steps were done, every so often.
+        """
+        import jax
+
+        from escudo.mechanisms.dpsgd._core import result, run
+        from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, group_length, precision_for, slots_of
+
+        for_release = self.seed is None
+        rng = np.random.default_rng(secrets.randbits(256) if self.seed is None else self.seed)
+        plan, recipe, done = self.training, self.training.recipe, int(state.step)
+        public = (self.expected_rows, plan.sampling_probability)
+        capacity = capacity_for(*public)
+        recipe = replace(recipe, precision=precision_for(self.loss_fn, self.layout, recipe, rows, capacity))
+        group = group_length(*public, capacity)
+        # Empty places of slots take the first row, and do not count it: there has to be one.
+        filled = rows if len(rows) else np.zeros((1, *rows.shape[1:]), rows.dtype)
+        knobs = plan.knobs(self.expected_rows)
+        begun = done if for_release else 0
+        sampling = Sampling(len(rows), plan.sampling_probability, plan.steps - begun)
+        segments = slots_of(rng, sampling, capacity, group)
+        passed, shown, kept, written = begun, done, done, time.monotonic()
+        for segment in segments if done < plan.steps else ():
+            before, steps = passed, int(segment.last.sum())
+            passed += steps
+            # Only here is it said how far the training is: segments in between have as many steps as samples let.
+            ended = bool(steps) and ((passed - begun) % group == 0 or passed == plan.steps)
+            if before < done:  # of a seeded training: draws that the checkpoint has behind it
+                continue
+            if for_release:
+                fresh = np.frombuffer(secrets.token_bytes(segment.key.nbytes), np.uint32)
+                segment = segment._replace(key=fresh.reshape(segment.key.shape))
+            batches = segment._replace(rows=filled[segment.rows])
+            state = run(self.loss_fn, self.layout, recipe, None, knobs, state, batches)
+            jax.block_until_ready(state)
+            if ended:
+                advance(passed - shown)
+                shown = passed
+            due = ended and passed < plan.steps and passed - kept >= plan.steps / _CHECKPOINTS
+            if file is not None and due and time.monotonic() - written >= _SECONDS_BETWEEN:
+                file.keep(arrays_of(state))
+                kept, written = passed, time.monotonic()
+        return np.asarray(result(knobs, state))
+
+
+def _nothing(_: int) -> None:
+    """What a worker says of its progress."""
+
+
 class _Run:
     """A training under way.
 
     Attributes:
-        rng: Where samples come from, and the keys of a seeded training.
-        for_release: Whether keys come from the operating system.
         event: What the training costs.
         promise: What its result promises.
     """
@@ -178,68 +274,43 @@ class _Run:
         self,
         loss_fn: LossFn,
         layout: Layout,
-        rows: Rows,
+        rows: Rows | Whole,
         training: Training,
         expected_rows: float,
         paid: _Paid,
     ):
-        purse = paid.purse
-        self.loss_fn, self.layout, self.training = loss_fn, layout, training
+        stream = paid.purse.stream
+        self.layout, self.training = layout, training
         self.event = training.event(**paid.stated)
-        self.promise = guarantee_of(self.event, delta=paid.delta, for_release=purse.for_release)
-        # One draw, so that a caller's generator moves on by the same amount whatever is trained.
-        entropy = secrets.randbits(256) if purse.stream is None else int(purse.stream.integers(0, 2**63))
-        self.rng, self.for_release = np.random.default_rng(entropy), purse.stream is None
-        self.rows, self.expected_rows = _numbers(rows), positive("expected_rows", expected_rows)
+        self.promise = guarantee_of(self.event, delta=paid.delta, for_release=paid.purse.for_release)
+        here = rows.rows if isinstance(rows, Whole) else rows
+        self._rows = rows if here is None else _numbers(here)
+        self._steps = _Steps(
+            loss_fn=loss_fn,
+            layout=layout,
+            training=training,
+            expected_rows=positive("expected_rows", expected_rows),
+            # One draw, so that a caller's generator moves on by the same amount whatever is trained.
+            seed=None if stream is None else int(stream.integers(0, 2**63)),
+        )
 
     def go(self, state: State, file: TrainingFile | None) -> Floats:
         """Run the steps that are left, and return the parameters, which may leave once the account knows of the end."""
-        import jax
-
-        from escudo.mechanisms.dpsgd._core import result, run
-        from escudo.mechanisms.dpsgd._sampling import Sampling, capacity_for, group_length, precision_for, slots_of
-
-        plan, recipe, done = self.training, self.training.recipe, int(state.step)
-        public = (self.expected_rows, plan.sampling_probability)
-        capacity = capacity_for(*public)
-        recipe = replace(recipe, precision=precision_for(self.loss_fn, self.layout, recipe, self.rows, capacity))
-        group = group_length(*public, capacity)
-        # Empty places of slots take the first row, and do not count it: there has to be one.
-        filled = self.rows if len(self.rows) else np.zeros((1, *self.rows.shape[1:]), self.rows.dtype)
-        knobs = plan.knobs(self.expected_rows)
-        begun = done if self.for_release else 0
-        sampling = Sampling(len(self.rows), plan.sampling_probability, plan.steps - begun)
-        segments = slots_of(self.rng, sampling, capacity, group)
-        passed, shown, kept, written = begun, done, done, time.monotonic()
+        left = self.training.steps - int(state.step)
         if file is not None:
             file.about["training"] = self.fingerprint
-        with tracking("Training", total=plan.steps - done) as advance:
-            for segment in segments if done < plan.steps else ():
-                before, steps = passed, int(segment.last.sum())
-                passed += steps
-                # Only here is it said how far the training is: segments in between have as many steps as samples let.
-                ended = bool(steps) and ((passed - begun) % group == 0 or passed == plan.steps)
-                if before < done:  # of a seeded training: draws that the checkpoint has behind it
-                    continue
-                if self.for_release:
-                    fresh = np.frombuffer(secrets.token_bytes(segment.key.nbytes), np.uint32)
-                    segment = segment._replace(key=fresh.reshape(segment.key.shape))
-                batches = segment._replace(rows=filled[segment.rows])
-                state = run(self.loss_fn, self.layout, recipe, None, knobs, state, batches)
-                jax.block_until_ready(state)
-                if ended:
-                    advance(passed - shown)
-                    shown = passed
-                due = ended and passed < plan.steps and passed - kept >= plan.steps / _CHECKPOINTS
-                if file is not None and due and time.monotonic() - written >= _SECONDS_BETWEEN:
-                    file.keep(arrays_of(state))
-                    kept, written = passed, time.monotonic()
-        return np.asarray(result(knobs, state))
+        if not isinstance(self._rows, Whole):
+            with tracking("Training", total=left) as advance:
+                return self._steps.run(self._rows, state, file, advance)
+        with tracking(f"Training on a worker of {self._rows.engine}", total=left) as advance:
+            value = self._rows.found(partial(self._steps.elsewhere, arrays=arrays_of(state)))
+            advance(left)
+        return value
 
     @property
     def fingerprint(self) -> str:
         event = json.dumps(self.event.to_json())
-        facts = [asdict(self.training), list(self.layout.shapes), self.expected_rows, event]
+        facts = [asdict(self.training), list(self.layout.shapes), self._steps.expected_rows, event]
         return hashlib.sha256(json.dumps(facts, default=list).encode()).hexdigest()
 
     def state(self, kept: Kept | TrainingFile) -> State:
@@ -265,7 +336,7 @@ def train(
     loss_fn: LossFn,
     layout: Layout,
     start: Floats,
-    rows: Rows,
+    rows: Rows | Whole,
     training: Training,
     *,
     expected_rows: float,
@@ -279,13 +350,14 @@ def train(
         loss_fn: The network: a tape, a batch of rows and a key give one loss per row. Hashable.
         layout: Where its arrays lie in the vector of parameters.
         start: The parameters to start from: public, or themselves released.
-        rows: The private rows, an array whose first axis runs over them.
+        rows: The private rows, an array whose first axis runs over them; or a table's
+            (:meth:`~escudo.table.PrivateTable.in_one_place`), which may be on a worker: then the training runs there.
         training: The public numbers.
         expected_rows: The number of rows that gradients are divided by: public or noisy.
         delta: The δ at which the guarantee is stated.
-        checkpoint: A file to keep the state in between steps, for :func:`resume`; gone when the training is done. It
-            needs an account in a ledger, which knows each state, so that no copy of it is worth anything; one in memory
-            knows them while the process lasts. Whoever keeps more than a training gives the
+        checkpoint: A file to keep the state in between steps, for :func:`resume`; gone when the training is done; on a
+            worker none is kept. It needs an account in a ledger, which knows each state, so that no copy of it is worth
+            anything; one in memory knows them while the process lasts. Whoever keeps more than a training gives the
             :class:`~escudo.mechanisms.dpsgd._checkpoint.TrainingFile` in which that is kept, and sees to the lock, the
             charge and the end.
         terms: How it is paid for and drawn, and between which tables: account, seed, purpose, relation, unit and
@@ -321,7 +393,7 @@ def resume(
     checkpoint: str | os.PathLike[str],
     loss_fn: LossFn,
     layout: Layout,
-    rows: Rows,
+    rows: Rows | Whole,
     training: Training,
     *,
     expected_rows: float,

@@ -28,7 +28,7 @@ from escudo.privacy import (
     Neighbours,
     Plan,
 )
-from escudo.synthesis._model import anchor_of
+from escudo.synthesis._model import CausalModel, anchor_of
 from escudo.synthesis._moments import PreparedMoments
 from escudo.synthesis._structure import graph_of, structure_of
 from escudo.synthesis.neural._model import NeuralModel
@@ -44,15 +44,15 @@ from escudo.synthesis.neural._start import (
     Codes,
     Floats,
     clip_bound,
-    codes_of,
     expected_rows,
     learning_rate_for,
     measured_rows,
     parameters_of,
     smallest,
     step_event,
+    type_of_codes,
 )
-from escudo.table import PrivateTable, Schema
+from escudo.table import PrivateTable, Schema, Whole
 
 if TYPE_CHECKING:
     pass
@@ -112,12 +112,16 @@ class PreparedJoint:
 
         Only the two trainings read rows; the graph is a function of the first one's result and of simulated rows.
         """
-        network, first = self.network, self.start.run(table, purse)
-        rows, codes = expected_rows(first), codes_of(self.schema, table)
+        first = self.start.run(table, purse)
+        with table.in_one_place(once=False) as whole:
+            return self._learnt(first, whole, purse)
+
+    def _learnt(self, first: CausalModel, whole: Whole, purse: Purse) -> NeuralModel:
+        network, rows = self.network, expected_rows(first)
         parameters = network.start(parameters_of(_alone(network.columns), first)["base"]["b"])
         flat = np.asarray(network.layout.flatten(parameters), np.float32)
         training = self._settled(self.training, clip_bound(network, flat, measured_rows(first)), rows)
-        learnt = network.layout.unflatten(self._train(network, flat, codes, training, rows, purse))
+        learnt = network.layout.unflatten(self._train(network, flat, whole, training, rows, purse))
         none = network.layout.unflatten(simulated_training(network, flat, first.codes(rows, seed=SEED), training, rows))
         parents, found = arrows_of(network, learnt, none)
         follower, start = _along(network, learnt, parents, self.latent)
@@ -160,18 +164,18 @@ class PreparedJoint:
                 **anchor_of(purse),
             },
         )
-        simulated = model.codes(MEASURED, seed=SEED).astype(codes.dtype)
+        simulated = model.codes(MEASURED, seed=SEED).astype(type_of_codes(self.schema))
         second = self._settled(second, clip_bound(follower, start, simulated), rows)
-        value = self._train(follower, start, codes, second, rows, purse)
+        value = self._train(follower, start, whole, second, rows, purse)
         return replace(model, parameters=follower.layout.unflatten(value.astype(np.float64)))
 
     def _train(
-        self, network: Any, flat: NDArray[np.float32], codes: Any, training: Training, rows: int, purse: Purse
+        self, network: Any, flat: NDArray[np.float32], whole: Whole, training: Training, rows: int, purse: Purse
     ) -> NDArray[np.float32]:
         paid = purse.within(training.event(**self.neighbours.stated), purpose="training by DP-SGD")
         terms: dict[str, Any] = {"seed": paid.stream, **self.neighbours.stated}
         return train(
-            network, network.layout, flat, codes, training, expected_rows=rows, delta=self.delta, **terms
+            network, network.layout, flat, whole, training, expected_rows=rows, delta=self.delta, **terms
         ).value
 
     def _settled(self, training: Training, bound: float, rows: int) -> Training:

@@ -59,9 +59,13 @@ LATENT_RATE = 0.004
 
 
 def codes_of(schema: Schema, table: PrivateTable) -> NDArray[np.generic]:
-    """Return the rows as cells, in the smallest type that holds every cell, in memory or on disk. Private."""
-    kind = np.min_scalar_type(max(schema.sizes.values()) - 1)
-    return held(table.batches(_READ), np.empty((0, len(schema.names)), kind))
+    """Return the rows as cells, in the smallest type that holds every cell, in memory or on disk here. Private."""
+    return held(table.batches(_READ), np.empty((0, len(schema.names)), type_of_codes(schema)))
+
+
+def type_of_codes(schema: Schema) -> np.dtype[Any]:
+    """Return the smallest type that holds every cell."""
+    return np.min_scalar_type(max(schema.sizes.values()) - 1)
 
 
 def random_start(network: Any, stream: np.random.Generator | None) -> NDArray[np.float32]:

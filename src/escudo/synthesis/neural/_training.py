@@ -27,6 +27,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -79,7 +80,7 @@ from escudo.synthesis.neural._start import (
     rule_for,
     step_event,
 )
-from escudo.table import PrivateTable, Schema
+from escudo.table import PrivateTable, Schema, Whole
 
 if TYPE_CHECKING:
     pass
@@ -512,7 +513,8 @@ class PreparedNeural:
             parameters = pretrain(self.network, parameters_of(self.network, first), first, self.pretraining)
             rows = expected_rows(first)
             training = self.settle(clip_bound(self.network, parameters, measured_rows(first)), rows)
-        value = self._train(parameters, self.codes(table), training, rows, paid)
+        with table.in_one_place() as whole:
+            value = self._train(parameters, whole, training, rows, paid)
         details = {
             "rows": rows,
             "parameters": self.network.layout.size,
@@ -587,14 +589,14 @@ class PreparedNeural:
         return first, purse.within(event, purpose="training by DP-SGD")
 
     def _train(
-        self, parameters: NDArray[np.float32], codes: NDArray[np.generic], training: Training, rows: int, paid: Purse
+        self, parameters: NDArray[np.float32], whole: Whole, training: Training, rows: int, paid: Purse
     ) -> NDArray[np.float32]:
         network, file = self.network, None if self.checkpoint is None else self.checkpoint.file
         return train(
             network,
             network.layout,
             parameters,
-            codes,
+            whole,
             training,
             expected_rows=rows,
             delta=self.delta,
@@ -668,15 +670,44 @@ class PreparedUnprotected:
         )
 
     def fit(self, table: PrivateTable, stream: np.random.Generator | None) -> NeuralModel:
-        """Train on the rows as they are; whoever calls it has seen to it that this was meant."""
+        """Train on the rows as they are, where they are; whoever calls it has seen to it that this was meant."""
+        network, rng = self.network, np.random.default_rng() if stream is None else stream
+        with table.in_one_place() as whole:
+            found = whole.found(partial(self._trained, rng=rng))
+        rows = int(found[-1])
+        steps, sampled = self.generator._length(rows)
+        return NeuralModel(
+            schema=self.schema,
+            graph=self.graph,
+            stated=self.claimed,
+            network=network,
+            parameters=network.layout.unflatten(found[:-1]),
+            guarantee=Guarantee(none=True, for_release=False, accountant="none", **self.neighbours.stated),
+            generator=self.generator.name,
+            plan=self.plan,
+            details={
+                "rows": rows,
+                "parameters": network.layout.size,
+                "start": "random",
+                "architecture": self.generator.architecture,
+                "steps": steps,
+                "sampling_probability": sampled,
+                "learning_rate": self._rate,
+                "stated_arrows": [list(edge) for edge in self.graph.edges if set(edge) <= set(self.claimed.columns)],
+            },
+        )
+
+    @property
+    def _rate(self) -> float:
+        given = self.generator.learning_rate
+        return _PRINTED_RATE if given is None else given
+
+    def _trained(self, rows: NDArray[Any], *, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return the parameters after all steps, and how many rows there are behind them."""
         from escudo.mechanisms.dpsgd import Knobs, Recipe, Sampling, capacity_for, first_state, run, slots_of
 
-        rng = np.random.default_rng() if stream is None else stream
-        network, rows = self.network, codes_of(self.schema, table)
-        steps, sampled = self.generator._length(len(rows))
-        given = self.generator.learning_rate
-        rate = _PRINTED_RATE if given is None else given
-        knobs = Knobs(*map(np.float32, (np.inf, 0.0, max(len(rows) * sampled, 1.0), rate, 1e9, 0.0, 0.0)))
+        network, (steps, sampled) = self.network, self.generator._length(len(rows))
+        knobs = Knobs(*map(np.float32, (np.inf, 0.0, max(len(rows) * sampled, 1.0), self._rate, 1e9, 0.0, 0.0)))
         state = first_state(random_start(network, rng))
         capacity = capacity_for(len(rows), sampled)
         segments = slots_of(rng, Sampling(len(rows), sampled, steps), capacity)
@@ -686,24 +717,4 @@ class PreparedUnprotected:
                 batches = segment._replace(rows=filled[segment.rows])
                 state = run(network, network.layout, Recipe(averaged=False), None, knobs, state, batches)
                 advance(int(segment.last.sum()))
-        flat = np.asarray(state.parameters, np.float64)
-        return NeuralModel(
-            schema=self.schema,
-            graph=self.graph,
-            stated=self.claimed,
-            network=network,
-            parameters=network.layout.unflatten(flat),
-            guarantee=Guarantee(none=True, for_release=False, accountant="none", **self.neighbours.stated),
-            generator=self.generator.name,
-            plan=self.plan,
-            details={
-                "rows": len(rows),
-                "parameters": network.layout.size,
-                "start": "random",
-                "architecture": self.generator.architecture,
-                "steps": steps,
-                "sampling_probability": sampled,
-                "learning_rate": rate,
-                "stated_arrows": [list(edge) for edge in self.graph.edges if set(edge) <= set(self.claimed.columns)],
-            },
-        )
+        return np.append(np.asarray(state.parameters, np.float64), len(rows))

@@ -202,8 +202,8 @@ def given_to_training(monkeypatch, frame, schema, graph, rows: int, first, **opt
     prepared = prepare(schema, graph, epsilon=1.0, delta=1e-5, relation="add_remove", **options)
     given = []
 
-    def trains(network, layout, parameters, codes, training, **terms):
-        terms["seed"] = terms["seed"].bit_generator.state  # where its one stream stands
+    def trains(network, layout, parameters, whole, training, **terms):
+        codes, terms["seed"] = whole.rows, terms["seed"].bit_generator.state  # where its one stream stands
         given.append((parameters.tobytes(), codes.dtype, codes.shape[1:], training, terms))
         return Release(value=parameters, guarantee=None, event=None)
 

@@ -1,0 +1,58 @@
+"""Directions and a training on a cluster of Dask, as a program of its own: two workers, one of which may be lost.
+
+``python dask_cluster.py FOLDER`` reads the Parquet files in FOLDER's ``rows`` by workers that are processes. Some work
+waits, with all rows, for the file ``go on`` in FOLDER, and leaves one file each time it begins. Then two columns are
+compared and networks trained, of rows and of people, and the answers printed as JSON. What would hold or encode rows in
+the client is taken away from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import spark_cluster
+
+from escudo.table import PrivateTable, Schema, _rows, _whole
+
+
+def main(folder: Path) -> None:
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    def held(rows: Any) -> Any:
+        """Of whatever runs of it there are, one answer comes back, by a draw of its own."""
+        drawn = secrets.randbits(32)
+        (folder / f"held-{os.getpid()}-{drawn}").touch()
+        while not (folder / "go on").exists():
+            time.sleep(0.05)
+        return np.array([len(rows), drawn])
+
+    schema = spark_cluster.clinic(1)[1]
+    people = Schema(schema.fields, person_id="who", max_rows_per_person=2)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster),
+        mock.patch.object(_whole, "held", None),
+        mock.patch.object(_rows.Arrays, "read", None),
+        mock.patch.object(_rows.Query, "piece", None),
+        mock.patch.object(_rows.Query, "bounded", None),
+    ):
+        frame = dd.read_parquet(folder / "rows")
+        with PrivateTable(frame, schema).in_one_place() as whole:
+            answers = {"held": whole.found(held).tolist()}
+        with PrivateTable(frame, people).in_one_place() as whole:
+            answers["people"] = whole.found(np.shape).tolist()
+        answers["compared"] = spark_cluster.compared(frame, schema)
+        print(json.dumps(answers), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
