@@ -397,6 +397,54 @@ def applicants(rng: np.random.Generator) -> Table:
     return coded({"trade": (trade, 400), "born": (born, 250), **given})
 
 
+def basket(rng: np.random.Generator) -> Table:
+    """Sixty goods of which each of 6,000 baskets holds a few, for one of five occasions, and the hour and the shop."""
+    rows, occasion = 6_000, rng.choice(5, 6_000, p=(0.4, 0.25, 0.2, 0.1, 0.05))
+    share = np.minimum(rng.gamma(0.6, 0.05, size=60) * rng.gamma(0.7, 1.4, size=(5, 60)), 0.7)
+    large = rng.gamma(2, 0.5, size=(rows, 1))
+    holds = rng.random((rows, 60)) < np.minimum(share[occasion] * large, 0.95)
+    return coded({
+        **{f"goods {i}": (holds[:, i], 2) for i in range(60)},
+        "hour": (np.clip(np.rint(rng.normal(2 + occasion % 3, 1.2)), 0, 5), 6), "shop": (rng.integers(0, 4, rows), 4),
+    })  # fmt: skip
+
+
+def alarms(rng: np.random.Generator) -> Table:
+    """Machines with thirty kinds of alarms, most of them silent, which come in bursts, and what state they are in."""
+    rows = 20_000
+    state = rng.choice(4, rows, p=(0.85, 0.1, 0.04, 0.01))
+    burst = (rng.random(rows) < np.array([0.002, 0.02, 0.2, 0.6])[state])[:, None]
+    quiet, loud = rng.beta(0.4, 40, size=30), rng.beta(1.0, 1.5, size=30)
+    rings = rng.random((rows, 30)) < np.where(burst, loud, quiet)
+    return coded({
+        "state": (state, 4), "line": (rng.integers(0, 5, rows), 5), "old": (rng.random(rows) < 0.3 + 0.1 * state, 2),
+        **{f"alarm {i}": (rings[:, i], 2) for i in range(30)},
+    })  # fmt: skip
+
+
+def vaccine(rng: np.random.Generator) -> Table:
+    """A trial of 1,500 people: twenty reactions graded none to severe, hardly related, two arms, age and sex."""
+    rows, arm = 1_500, rng.integers(0, 2, 1_500)
+    level = rng.normal(-2.6, 0.9, size=20) + np.outer(arm, rng.exponential(0.5, 20)) + rng.normal(0, 0.4, (rows, 1))
+    grade = (level[:, :, None] + rng.logistic(size=(rows, 20, 1)) > np.array([0.0, 1.5, 3.0])).sum(axis=2)
+    return coded({
+        "arm": (arm, 2), "age": (rng.integers(0, 5, rows), 5), "sex": (rng.integers(0, 2, rows), 2),
+        **{f"reaction {i}": (grade[:, i], 4) for i in range(20)},
+    })  # fmt: skip
+
+
+def pupils(rng: np.random.Generator) -> Table:
+    """Marks of 4,000 pupils in ten subjects, which hang on two gifts, and how their homes are."""
+    rows = 4_000
+    home = rng.choice(3, rows, p=(0.5, 0.3, 0.2))
+    gifts = rng.normal(size=(rows, 2)) + 0.4 * (home - 1)[:, None]
+    marks = gifts @ rng.dirichlet((1, 1), size=10).T * 1.2 + rng.normal(scale=0.9, size=(rows, 10))
+    return coded({
+        "home": (home, 3), "school": (np.clip(home + rng.integers(-2, 4, rows), 0, 5), 6),
+        **{f"mark {i}": cut(marks[:, i], (-1.6, -0.6, 0.2, 1.0, 1.8)) for i in range(10)},
+    })  # fmt: skip
+
+
 TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "voters": voters,
     "odd": odd,
@@ -417,6 +465,10 @@ TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "survey": survey,
     "counter": counter,
     "applicants": applicants,
+    "basket": basket,
+    "alarms": alarms,
+    "vaccine": vaccine,
+    "pupils": pupils,
 }
 PEERS = ("voters", "odd", "affairs", "doctors", "classes")
 """The tables that peers are run on."""
