@@ -445,6 +445,18 @@ def pupils(rng: np.random.Generator) -> Table:
     })  # fmt: skip
 
 
+def claims(rng: np.random.Generator) -> Table:
+    """Insured people with thirty-six kinds of claims: some ill people have many, families of claims come together."""
+    rows = 9_000
+    ill, family = rng.random(rows) < 0.06, rng.integers(0, 6, 36)
+    struck = rng.random((rows, 6)) < np.where(ill, 0.35, 0.04)[:, None]
+    has = rng.random((rows, 36)) < np.where(struck[:, family], rng.uniform(0.05, 0.6, 36), rng.beta(0.5, 50, 36))
+    return coded({
+        "tariff": (np.clip(rng.integers(0, 4, rows) + ill, 0, 4), 5), "sex": (rng.integers(0, 2, rows), 2),
+        **{f"claim {i}": (has[:, i], 2) for i in range(36)},
+    })  # fmt: skip
+
+
 TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "voters": voters,
     "odd": odd,
@@ -469,6 +481,7 @@ TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "alarms": alarms,
     "vaccine": vaccine,
     "pupils": pupils,
+    "claims": claims,
 }
 PEERS = ("voters", "odd", "affairs", "doctors", "classes")
 """The tables that peers are run on."""

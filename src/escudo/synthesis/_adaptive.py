@@ -226,12 +226,8 @@ class Adaptive:
             together: The columns that are released together.
         """
         picks = self.used_picks([each.size for each in groups.values()], rows)
-        units = self.units if together is None else self.units - self.for_lengths(rows)
+        units = self.units if together is None else self.units - units_for_lengths(self.units)
         return columns_first(self.unit, units, picks, scales, levels, groups, alone=alone, together=together)
-
-    def for_lengths(self, rows: float) -> int:
-        """Return how many units tell how long rows are, where columns may be released together."""
-        return units_for_lengths(self.unit, self.units, rows)
 
     def used_picks(self, sizes: Sequence[int], rows: float) -> int:
         """Return how many picks are used at most, for columns with so many levels and so many rows."""
@@ -343,15 +339,20 @@ class _Run:
         """Settle which columns are released together, if any: measure how long rows of them are, where it may pay."""
         if len(self.columns) < FEWEST or not (usual := usual_levels(levels)):
             return
-        unit, rows, times = self.terms.unit, self.fits.total, self.terms.for_lengths(self.fits.total)
+        unit, rows, times = self.terms.unit, self.fits.total, units_for_lengths(self.terms.units)
         lengths, bins = self.exact.lengths(usual, self.fits.sizes), bins_of_lengths(len(usual))
         asked = [(("lengths of rows",), lengths.binned(bins), True)] * times
         (seen,) = average_repeats(unit.measure_each(asked, self.purse))
         self.left -= times
         self.advance(times)
-        mean = sum(1 - levels[name][place] / levels[name].sum() for name, place in usual.items())
-        law = lengths_of(seen.counts, seen.scale, bins, float(mean))
-        self.together = Together.of(unit, lengths, law, units=max(self.left // 2, 1), rows=rows)
+        sums, loud = sums_of(list(self.tables.values()), {})
+        usually = sum(sums[name][place] + (rows - sums[name].sum()) / sums[name].size for name, place in usual.items())
+        off = math.sqrt(sum(loud[name][place] ** 2 * (1 - 1 / sums[name].size) for name, place in usual.items()))
+        mean = max(len(usual) - float(usually) / rows, 0.0)
+        law = lengths_of(seen.counts, seen.scale, bins, mean, off / rows)
+        hidden = min(off, 2 * seen.scale * len(usual))
+        units = max(self.left // 2, 1)
+        self.together = Together.of(unit, lengths, law, units=units, rows=rows, hidden=hidden)
 
     def measure_together(self, times: int) -> None:
         """Release the columns that are released together so many times."""

@@ -23,13 +23,17 @@ alone, none is.
 
 **How long rows are** depends on how columns go together, so it is measured: how many rows are beside how many usual
 levels, as one table, with a few of the units (:func:`units_for_lengths`). What is likely by it (:func:`lengths_of`) is
-the nearest negative binomial law, but for bins of lengths that are four standard deviations of the noise and more from
-it: a few long rows that are not there would change g, and all levels with it.
+the nearest negative binomial law, and more of them beside it, and bins of other size than these say, where
+noise would have to be four standard deviations to have made them: a few long rows that are not there would change g,
+and all levels with it, and so would long rows that come together and are not seen. How many levels rows are beside in
+the mean is known from the columns, too, and counts among what was seen.
 
 **Clipping** takes away :math:`1 - g` of what levels hold together, :math:`g = \sum h_N N f_N / f_L \sum h_N N`, with h
 the law of lengths; all levels are made larger by 1/g again, which undoes it where those that are in long rows are in
-short ones alike. L is where the noise :math:`\sqrt{2/π}\,σ\sqrt L / g` in all columns, and a quarter of what clipping
-takes away, are least together (:class:`Together`). Where that L is no better than columns alone, they stay alone.
+short ones alike. L is where three errors are least together: the noise :math:`\sqrt{2/π}\,σ\sqrt L / g` in all columns,
+a half of what clipping takes away, and three tenths of what it would take away if so many levels as noise may hide, by
+what is known of the mean and of the lengths, were in rows as long as can be (:class:`Together`). Where that is no
+better than the noise of columns alone, they stay alone.
 
 **Guarantee.** That of one unit for every release. A row adds one vector of whole numbers, with N entries :math:`f_N`,
 whose square is :math:`N f_N^2 \le 2^{40} N / \max(N, L) \le 2^{40}` whatever L is; times a power of two it is no longer
@@ -64,12 +68,13 @@ FEWEST = 8
 
 _KEPT = 1.645  # standard deviations: what 19 of 20 rows keep to
 _WORTH = 1.0  # of what the columns cost alone
-_LENGTHS, _MOST_LENGTHS = 0.0025, 0.05  # noise in the table of lengths, of the rows, and its part of the units at most
+_LENGTHS = 0.05  # of the units, for the table of lengths
 _WIDER = 1.4  # from one bin of lengths to the next
-_UNDONE = 0.25  # of what clipping takes away, that is not given back where it belongs
-_SURE = 4.0  # standard deviations
+_UNDONE = 0.5  # of what clipping takes away, that is not given back where it belongs
+_HIDDEN = 0.3  # of what might be in long rows that were not seen
+_SURE, _MORE = 4.0, 5  # standard deviations; laws beside the first
 _SPREADS = (0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # variance beyond the mean, over its square
-_MEANS = np.geomspace(0.25, 4.0, 25)
+_SHORTEST, _MEANS = 0.05, 60
 _ROW = 2**20  # the longest a row is
 _BATCH = 2**16
 
@@ -98,10 +103,9 @@ def usual_levels(margins: Mapping[str, Floats]) -> dict[str, int]:
     return {name: int(np.argmax(margins[name])) for name in margins if name in set(listed[:best])}
 
 
-def units_for_lengths(unit: Unit, units: int, rows: float) -> int:
-    """Return how many units go to the table of lengths."""
-    wanted = math.ceil((unit.scale / (_LENGTHS * max(rows, 1.0))) ** 2)
-    return max(min(wanted, math.floor(_MOST_LENGTHS * units)), 1)
+def units_for_lengths(units: int) -> int:
+    """Return how many of the units go to the table of lengths."""
+    return max(math.floor(_LENGTHS * units), 1)
 
 
 def bins_of_lengths(longest: int) -> Counts:
@@ -117,36 +121,46 @@ def bins_of_lengths(longest: int) -> Counts:
     return np.searchsorted(firsts, np.arange(longest + 1), side="right") - 1
 
 
-def lengths_of(seen: Floats, noise: float, bins: Counts, mean: float) -> Floats:
+def lengths_of(seen: Floats, noise: float, bins: Counts, mean: float, off: float) -> Floats:
     """Return what part of the rows has each length, by a noisy table of their bins.
 
     Args:
         seen: How many rows are in each bin, with noise.
         noise: Its standard deviation.
         bins: The bin of each length.
-        mean: How long rows are in the mean, about.
+        mean: How long rows are in the mean, by what columns were measured to be,
+        off: and the standard deviation of the noise in that.
     """
     total, length = max(float(seen.sum()), 1.0), np.arange(bins.size)
-    laws = []
+    found = list[Floats]()
     for spread in _SPREADS:
-        for each in mean * _MEANS:
-            shape = 1 / spread
-            odds = gammaln(length + shape) - gammaln(length + 1) - length * math.log1p(shape / max(each, 1e-9))
-            law = np.exp(odds - odds.max())
-            laws.append(law / law.sum())
-    fitted = np.array([np.bincount(bins, weights=law) for law in laws]) * total
-    best = int(np.argmin(((fitted - seen) ** 2).sum(axis=1)))
-    apart = seen - fitted[best]
-    believed = np.where(np.abs(apart) > _SURE * noise, apart, 0.0)
-    binned = np.maximum(fitted[best] + believed, 0.0)
-    binned /= binned.sum()
-    within = laws[best]
-    held = np.bincount(bins, weights=within)
-    even = 1 / np.bincount(bins)
+        shape = 1 / spread
+        for each in np.geomspace(_SHORTEST, bins.size - 1, _MEANS):
+            odds = gammaln(length + shape) - gammaln(length + 1) - length * math.log1p(shape / each)
+            found.append(np.exp(odds - odds.max()))
+    laws = np.array(found)
+    laws /= laws.sum(axis=1, keepdims=True)
+    # The mean is one number more that was seen, put so that its noise is as large as theirs.
+    loud = noise / (max(off, 1e-9) * total)
+    binned = np.array([[*np.bincount(bins, weights=law), loud * (law @ length)] for law in laws])
+    wanted = np.append(seen, loud * mean * total)
+    squares = (binned**2).sum(axis=1)
+    best = int(np.argmin(((binned * total - wanted) ** 2).sum(axis=1)))
+    law, held = laws[best] * total, binned[best] * total
+    for _ in range(_MORE):
+        rows = binned @ (wanted - held) / squares
+        sure = rows * np.sqrt(squares)
+        if sure.max() < _SURE * noise:
+            break
+        more = int(np.argmax(sure))
+        law, held = law + laws[more] * rows[more], held + binned[more] * rows[more]
+    apart, held = seen - held[:-1], held[:-1]
+    held = np.maximum(held + np.where(np.abs(apart) > _SURE * noise, apart, 0.0), 0.0)
     # Within its bin a length is as likely as the law has it.
-    part = np.where(held[bins] > 0, within / np.where(held > 0, held, 1.0)[bins], even[bins])
-    found: Floats = binned[bins] * part
-    return found
+    within = np.bincount(bins, weights=law)
+    part = np.where(within[bins] > 0, law / np.where(within > 0, within, 1.0)[bins], 1 / np.bincount(bins)[bins])
+    told: Floats = (held / held.sum())[bins] * part
+    return told
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +241,9 @@ class Together:
     kept: float
 
     @classmethod
-    def of(cls, unit: Unit, lengths: Lengths, law: Floats, *, units: int, rows: float) -> Together | None:
+    def of(
+        cls, unit: Unit, lengths: Lengths, law: Floats, *, units: int, rows: float, hidden: float = 0.0
+    ) -> Together | None:
         """Return the release that is best for so many units; None where columns are better released alone.
 
         Args:
@@ -236,6 +252,7 @@ class Together:
             law: What part of the rows has each length.
             units: How many releases there will be, about.
             rows: The number of rows.
+            hidden: How many levels beside usual ones may be in long rows that were not seen.
         """
         columns = len(lengths.usual)
         held = law * np.arange(law.size)
@@ -245,12 +262,14 @@ class Together:
             kept = float(held @ factors / max(float(held.sum()), 1e-300))
             noise = math.sqrt(2 / math.pi) * columns * unit.scale * math.sqrt(most / units) / kept
             missed = noise + _UNDONE * (1 - kept) * float(held.sum()) * rows
+            missed += _HIDDEN * hidden * (1 - math.sqrt(most / columns))
             if best is None or missed < best[0]:
                 best = missed, most, kept
         assert best is not None, "some columns"
-        _, most, kept = best
+        missed, most, kept = best
         alone = sum((1 - 1 / lengths.sizes[name]) / 2 for name in lengths.usual)
-        return cls(unit, lengths, most, kept) if most / kept**2 < alone else None
+        noise = math.sqrt(2 / math.pi) * columns * unit.scale * math.sqrt(alone / units)
+        return cls(unit, lengths, most, kept) if missed < noise else None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -70,10 +70,10 @@ def test_lengths_are_what_was_seen_where_noise_is_small_and_a_law_where_it_is_no
     true = np.zeros(21)
     true[[0, 1, 2, 15]] = 0.5, 0.3, 0.1, 0.1  # nothing like a negative binomial law
     seen = np.bincount(bins, weights=true) * 10_000
-    found = lengths_of(seen, 1.0, bins, 2.0)
+    found = lengths_of(seen, 1.0, bins, float(true @ np.arange(21)), 0.1)
     assert found.sum() == pytest.approx(1.0)
     assert np.bincount(bins, weights=found) == pytest.approx(seen / 10_000, abs=2e-3)
-    loud = lengths_of(seen, 3000.0, bins, 2.0)
+    loud = lengths_of(seen, 3000.0, bins, 2.0, 0.5)
     assert (np.diff(np.bincount(bins, weights=loud)[:6]) < 0.1).all()
 
 
@@ -91,6 +91,16 @@ def test_rows_are_clipped_where_noise_is_large_and_kept_where_it_is_small() -> N
     assert Together.of(UNIT, lengths, long, units=100, rows=1e6) is None
 
 
-def test_a_few_units_tell_how_long_rows_are_and_no_more_than_a_twentieth() -> None:
-    assert units_for_lengths(UNIT, 400, 1e9) == 1
-    assert units_for_lengths(UNIT, 400, 10.0) == 20
+def test_long_rows_that_come_together_are_seen() -> None:
+    """A fiftieth of the rows, in bins none of which shows it by itself."""
+    bins, lengths, noise = bins_of_lengths(30), np.arange(31), 35.0
+    true = 0.6 ** np.arange(31.0)
+    true *= 0.98 / true.sum()
+    true[8:18] += 0.002
+    kept = [lengths_of(np.bincount(bins, weights=true) * 10_000, noise, bins, 1.7, 0.05) @ lengths]
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        seen = np.bincount(bins, weights=true) * 10_000 + rng.normal(0, noise, bins[-1] + 1)
+        kept.append(lengths_of(seen, noise, bins, 1.7, 0.05) @ lengths)
+    assert np.mean(kept) == pytest.approx(true @ lengths, rel=0.05)
+    assert units_for_lengths(400) == 20
