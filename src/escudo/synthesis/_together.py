@@ -18,7 +18,7 @@ together costs L for what costs :math:`q = (1 - 1/a) / 2` for each column alone.
 
 **Which columns** (:func:`usual_levels`). By their shares as measured so far, those that are least beside their usual
 level for their q come first, and so many are taken that :math:`L + \sum_{others} q` is least, with L the number that
-19 of 20 rows would keep to if columns were unrelated. Where L is more than half of what the columns together cost
+19 of 20 rows would keep to if columns were unrelated. Where L is more than seven tenths of what the columns together cost
 alone, none is.
 
 **How long rows are** depends on how columns go together, so it is measured: how many rows are beside how many usual
@@ -67,7 +67,7 @@ FEWEST = 8
 """Columns: fewer are never released together."""
 
 _KEPT = 1.645  # standard deviations: what 19 of 20 rows keep to
-_WORTH = 1.0  # of what the columns cost alone
+_WORTH = 0.7  # of what the columns cost alone
 _LENGTHS = 0.05  # of the units, for the table of lengths
 _WIDER = 1.4  # from one bin of lengths to the next
 _UNDONE = 0.5  # of what clipping takes away, that is not given back where it belongs
