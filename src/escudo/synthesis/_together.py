@@ -18,8 +18,8 @@ together costs L for what costs :math:`q = (1 - 1/a) / 2` for each column alone.
 
 **Which columns** (:func:`usual_levels`). By their shares as measured so far, those that are least beside their usual
 level for their q come first, and so many are taken that :math:`L + \sum_{others} q` is least, with L the number that
-19 of 20 rows would keep to if columns were unrelated. Where L is more than seven tenths of what the columns together cost
-alone, none is.
+19 of 20 rows would keep to if columns were unrelated. Where L is more than seven tenths of what the columns together
+cost alone, none is.
 
 **How long rows are** depends on how columns go together, so it is measured: how many rows are beside how many usual
 levels, as one table, with a few of the units (:func:`units_for_lengths`). What is likely by it (:func:`lengths_of`) is
