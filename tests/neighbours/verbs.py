@@ -240,14 +240,6 @@ PYTHON = [
     Verb(name="synthesize marginals", ask=_fitted("marginals"), cost=30),
     Verb(name="synthesize marginals, whole call", ask=_synthesized("marginals"), cost=75),
     Verb(name="synthesize without a graph", ask=_fitted("marginals", graph=False), cost=45),
-    Verb(
-        name="synthesize without a graph, rare levels together",
-        ask=_fitted("marginals", graph=False),
-        content="rare",
-        relations=("add_remove",),
-        rows=300,
-        cost=200,
-    ),
     Verb(name="synthesize moments", ask=_fitted("moments"), cost=50),
     Verb(name="synthesize one-way", ask=_fitted("one-way"), cost=50),
     Verb(name="synthesize independent", ask=_fitted("independent"), cost=45),
@@ -338,6 +330,14 @@ PYTHON = [
     Verb(name="effect_of, refuted", ask=_effect(refute=["placebo", "random-cause"]), cost=150),
     Verb(name="learn_schema", ask=_learnt, rows=40, cost=95),
     Verb(name="evaluate_privately", ask=_judged, cost=415),
+    Verb(
+        name="synthesize without a graph, rare levels together",
+        ask=_fitted("marginals", graph=False),
+        content="rare",
+        relations=("add_remove",),
+        rows=300,
+        cost=200,
+    ),
 ]
 
 
