@@ -58,8 +58,8 @@ METHODS = {
 
 NOTES = """## What was chosen after these tables were seen
 
-Nothing in escudo was chosen on these tables when they were first run, with seed 1, and four rules are since, the last
-of them on other tables.
+Nothing in escudo was chosen on these tables when they were first run, with seed 1, and five rules are since, the last
+two of them on other tables.
 
 *Tables that contradict each other.* The first run missed pairs of *odd* by 38.9 % at ε = 1 and by 35.0 at 3, where
 independent columns missed 30.3 and 29.0: no law had all of its tables, and the fit corrected rows to nothing until
@@ -126,9 +126,38 @@ without exception, and are left out. Pairs of columns of fewer than a hundred le
 anything moved but in *applicants* at 0.1 (2 ± 2). Single columns are up to 12 % worse, as the one of many levels gets
 less (*ward* at 0.3: 4.9 and 5.5). At ε = 1 and 3 all but *applicants* are as before.
 
-What stays behind independent columns: *travel* at ε = 0.1, since some of the budget is for picks, used or not; and
-*conditions* at ε = 1, as forty rare diagnoses make short vectors of rows, which `independent` releases with less noise
-than forty tables have.
+*Rare levels.* *conditions* was behind independent columns at ε = 1, as forty rare diagnoses make short vectors of rows,
+which `independent` releases with less noise than forty tables have: nearly all units went to single columns already, so
+that no part of the budget, and nothing that is done afterwards, could mend it. Now columns that are at one level in
+most rows are released together, as one clipped vector (`synthesis/_together.py`). It was developed on ten tables made
+for it, not on those of this page: 800 to 40,000 rows of 20 to 60 columns, most of them rare, unrelated or joined by two
+hidden causes, and three in which rare levels come in bursts; and five in which nothing is rare; at ε = 0.1, 0.3, 1 and
+3, two to five seeds. 14 settings: when it is thought of (at .5, .7, 1 of what columns cost alone), how many units tell
+how long rows are (noise of 1 or .25 % of the rows, a twentieth of all units), six ways to read noisy lengths (shrunk as
+a whole with two thresholds, bin by bin at two, several laws, these with the mean of columns), what clipping costs (.25,
+.5 or 1 of what it takes away, with and without what may hide). Beside it, three ways to draw measured pairs to what
+unrelated columns would have, by whether noise may have made the difference (as James and Stein, where not significant
+only, and units taken from such pairs): 2 to 4 % better at ε = 0.1 and 0.3, 2 to 5 % worse in some tables at 1: left
+out. On the ten tables pairs are 15 to 50 % better where levels are rare, and up to 15 % worse in two where they come in
+bursts at ε = 0.3 or 1, as clipping then takes from some columns more than from others.
+
+*basket*, *alarms*, *vaccine* and *pupils* were written down before any of them was run, and looked at three times:
+*alarms* showed at the first that long rows were not seen (a run of a discovered graph at ε = 1), which is why several
+laws and the mean are looked at; *claims* was written after that. When it is thought of (.7) was settled after the
+second look, by Alarm of `tables.md`, where it was of no use, and not by these; figures are of the third. Pairs before
+and now, and of independent columns, two seeds, ε = 0.1, 1 and 3: *conditions* 5.02, 4.00 and 6.70; 1.13, .94 and .90;
+.49, .42 and .60; *basket* 3.33, 2.32 and 3.42; .66, .50 and .61; .29, .27 and .44; *alarms* 1.05, .89 and .81; .20, .19
+and .61; .10, .10 and .61; *vaccine* 14.5, 14.5 and 15.4; 3.49, 2.83 and 2.71; 1.80, 1.78 and 1.63; *claims* 2.37, 1.88
+and 1.34; .42, .41 and .39; **.18 and .20**, .33. *pupils* has no rare levels.
+
+A graph discovered was 14 % behind none in pairs of *classes* at ε = 1, one seed, and of *conditions* at 3, two. With
+four more of each it is 8 and 7 % behind: a part of it was chance, and nothing was changed for it.
+
+Still behind independent columns: *claims* and *alarms* at ε = 0.1, where first shares are too noisy to show in each run
+which levels are rare (in one seed of *claims* they are, and pairs have 1.33); *vaccine* and *conditions* at 1, and
+*vaccine* at 3, where part of the budget is for pairs that say little. *voters*, *odd* and *travel* at ε = 0.1 are as
+they were: some of the budget is for picks, used or not, and of columns of many levels tables are released whole, where
+nothing of this applies. Rows that are replaced are not released together either.
 """
 
 
@@ -397,6 +426,66 @@ def applicants(rng: np.random.Generator) -> Table:
     return coded({"trade": (trade, 400), "born": (born, 250), **given})
 
 
+def basket(rng: np.random.Generator) -> Table:
+    """Sixty goods of which each of 6,000 baskets holds a few, for one of five occasions, and the hour and the shop."""
+    rows, occasion = 6_000, rng.choice(5, 6_000, p=(0.4, 0.25, 0.2, 0.1, 0.05))
+    share = np.minimum(rng.gamma(0.6, 0.05, size=60) * rng.gamma(0.7, 1.4, size=(5, 60)), 0.7)
+    large = rng.gamma(2, 0.5, size=(rows, 1))
+    holds = rng.random((rows, 60)) < np.minimum(share[occasion] * large, 0.95)
+    return coded({
+        **{f"goods {i}": (holds[:, i], 2) for i in range(60)},
+        "hour": (np.clip(np.rint(rng.normal(2 + occasion % 3, 1.2)), 0, 5), 6), "shop": (rng.integers(0, 4, rows), 4),
+    })  # fmt: skip
+
+
+def alarms(rng: np.random.Generator) -> Table:
+    """Machines with thirty kinds of alarms, most of them silent, which come in bursts, and what state they are in."""
+    rows = 20_000
+    state = rng.choice(4, rows, p=(0.85, 0.1, 0.04, 0.01))
+    burst = (rng.random(rows) < np.array([0.002, 0.02, 0.2, 0.6])[state])[:, None]
+    quiet, loud = rng.beta(0.4, 40, size=30), rng.beta(1.0, 1.5, size=30)
+    rings = rng.random((rows, 30)) < np.where(burst, loud, quiet)
+    return coded({
+        "state": (state, 4), "line": (rng.integers(0, 5, rows), 5), "old": (rng.random(rows) < 0.3 + 0.1 * state, 2),
+        **{f"alarm {i}": (rings[:, i], 2) for i in range(30)},
+    })  # fmt: skip
+
+
+def vaccine(rng: np.random.Generator) -> Table:
+    """A trial of 1,500 people: twenty reactions graded none to severe, hardly related, two arms, age and sex."""
+    rows, arm = 1_500, rng.integers(0, 2, 1_500)
+    level = rng.normal(-2.6, 0.9, size=20) + np.outer(arm, rng.exponential(0.5, 20)) + rng.normal(0, 0.4, (rows, 1))
+    grade = (level[:, :, None] + rng.logistic(size=(rows, 20, 1)) > np.array([0.0, 1.5, 3.0])).sum(axis=2)
+    return coded({
+        "arm": (arm, 2), "age": (rng.integers(0, 5, rows), 5), "sex": (rng.integers(0, 2, rows), 2),
+        **{f"reaction {i}": (grade[:, i], 4) for i in range(20)},
+    })  # fmt: skip
+
+
+def pupils(rng: np.random.Generator) -> Table:
+    """Marks of 4,000 pupils in ten subjects, which hang on two gifts, and how their homes are."""
+    rows = 4_000
+    home = rng.choice(3, rows, p=(0.5, 0.3, 0.2))
+    gifts = rng.normal(size=(rows, 2)) + 0.4 * (home - 1)[:, None]
+    marks = gifts @ rng.dirichlet((1, 1), size=10).T * 1.2 + rng.normal(scale=0.9, size=(rows, 10))
+    return coded({
+        "home": (home, 3), "school": (np.clip(home + rng.integers(-2, 4, rows), 0, 5), 6),
+        **{f"mark {i}": cut(marks[:, i], (-1.6, -0.6, 0.2, 1.0, 1.8)) for i in range(10)},
+    })  # fmt: skip
+
+
+def claims(rng: np.random.Generator) -> Table:
+    """Insured people with thirty-six kinds of claims: some ill people have many, families of claims come together."""
+    rows = 9_000
+    ill, family = rng.random(rows) < 0.06, rng.integers(0, 6, 36)
+    struck = rng.random((rows, 6)) < np.where(ill, 0.35, 0.04)[:, None]
+    has = rng.random((rows, 36)) < np.where(struck[:, family], rng.uniform(0.05, 0.6, 36), rng.beta(0.5, 50, 36))
+    return coded({
+        "tariff": (np.clip(rng.integers(0, 4, rows) + ill, 0, 4), 5), "sex": (rng.integers(0, 2, rows), 2),
+        **{f"claim {i}": (has[:, i], 2) for i in range(36)},
+    })  # fmt: skip
+
+
 TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "voters": voters,
     "odd": odd,
@@ -417,6 +506,11 @@ TABLES: Mapping[str, Callable[[np.random.Generator], Table]] = {
     "survey": survey,
     "counter": counter,
     "applicants": applicants,
+    "basket": basket,
+    "alarms": alarms,
+    "vaccine": vaccine,
+    "pupils": pupils,
+    "claims": claims,
 }
 PEERS = ("voters", "odd", "affairs", "doctors", "classes")
 """The tables that peers are run on."""

@@ -19,7 +19,7 @@ import numpy as np
 from escudo.privacy import Relation, Unit
 from golden.seen import Exactness, Seen, see
 from neighbours.files import WRITERS
-from neighbours.tables import ENGINES, Content, Rows, columns_of
+from neighbours.tables import CODES, ENGINES, Content, Rows, columns_of
 from neighbours.verbs import Asked, Verb, every_verb
 
 ROWS = 400
@@ -37,6 +37,9 @@ def rows_of(content: Content, unit: Unit, count: int = ROWS) -> Rows:
             height = float(rng.beta(2, 5) * 100)
             row = {"height": height, "dose": min(height / 2 + float(rng.random() * 40), 100.0)}
             row["pressure"] = min(row["dose"] * height / 100 + float(rng.random() * 30), 100.0)
+        elif content == "rare":
+            stage = int(rng.integers(1, 4))
+            row = {**{name: bool(rng.random() < 0.02 * stage) for name in CODES}, "stage": stage}
         else:
             smokes, age = bool(rng.random() < 0.4), None if rng.random() < 0.05 else float(rng.integers(0, 100))
             stage = 1 + int(rng.random() < (age or 0.0) / 100) + int(rng.random() < (age or 0.0) / 150)

@@ -25,7 +25,7 @@ from escudo.table import Schema
 
 Row = dict[str, Any]
 Rows = list[Row]
-Content = Literal["mixed", "numbers", "unbinned"]
+Content = Literal["mixed", "numbers", "unbinned", "rare"]
 
 MOST_ROWS = 2  # of a person that count
 RELATIONS: tuple[Relation, ...] = ("replace_one", "add_remove")
@@ -41,7 +41,12 @@ NUMBERS: dict[str, Any] = {
     name: {"type": "numeric", "lower": 0, "upper": 100, "bins": 4} for name in ("height", "dose", "pressure")
 }
 UNBINNED: dict[str, Any] = {**MIXED, "age": {"type": "numeric", "lower": 0, "upper": 100, "missing": True}}
-COLUMNS: dict[Content, dict[str, Any]] = {"mixed": MIXED, "numbers": NUMBERS, "unbinned": UNBINNED}
+CODES = [f"code {place}" for place in range(14)]
+RARE: dict[str, Any] = {
+    **{name: {"type": "boolean", "missing": place % 5 == 0} for place, name in enumerate(CODES)},
+    "stage": MIXED["stage"],
+}
+COLUMNS: dict[Content, dict[str, Any]] = {"mixed": MIXED, "numbers": NUMBERS, "unbinned": UNBINNED, "rare": RARE}
 RULES = ("lung = true -> smoke = yes", "age >= 90 -> stage != 1")
 """Public rules for columns without bins, which about half of the private rows break."""
 
@@ -49,6 +54,7 @@ ARROWS = {
     "mixed": [("smoke", "lung"), ("age", "stage"), ("stage", "lung")],
     "unbinned": [("smoke", "lung"), ("age", "stage"), ("stage", "lung")],
     "numbers": [("height", "dose"), ("height", "pressure"), ("dose", "pressure")],
+    "rare": [("stage", "code 0"), ("stage", "code 1")],
 }
 
 
@@ -134,6 +140,8 @@ def ordinary(content: Content, rng: np.random.Generator) -> Row:
     if content == "numbers":
         height = float(rng.random() * 100)
         return {"height": height, "dose": float(rng.random() * 50 + height / 2), "pressure": float(rng.random() * 100)}
+    if content == "rare":
+        return {**{name: bool(rng.random() < 0.04) for name in CODES}, "stage": int(rng.integers(1, 4))}
     return {
         "smoke": str(rng.choice(["no", "yes"])),
         "age": float(rng.integers(0, 100)),
@@ -161,8 +169,8 @@ def _odd_value(name: str, rng: np.random.Generator, *, objects: bool) -> Any:
         return one([*OBJECTS, *TEXTS, *REALS])
     if name == "smoke":
         return one(TEXTS)
-    if name == "lung":
-        return one([True, False, None])
+    if name == "lung" or name in CODES:
+        return one([True, True, False, None])
     if name == "stage":
         return one([0, 1, 2, 3, 99, -1, 2**31, -(2**31), 2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
     return one(REALS)
@@ -299,6 +307,7 @@ TYPES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "lung": (pl.Boolean, _flag),
     "stage": (pl.Int64, _whole),
     "who": (pl.Int64, _whole),
+    **{name: (pl.Boolean, _flag) for name in CODES},
 }
 
 

@@ -330,6 +330,14 @@ PYTHON = [
     Verb(name="effect_of, refuted", ask=_effect(refute=["placebo", "random-cause"]), cost=150),
     Verb(name="learn_schema", ask=_learnt, rows=40, cost=95),
     Verb(name="evaluate_privately", ask=_judged, cost=415),
+    Verb(
+        name="synthesize without a graph, rare levels together",
+        ask=_fitted("marginals", graph=False),
+        content="rare",
+        relations=("add_remove",),
+        rows=300,
+        cost=200,
+    ),
 ]
 
 

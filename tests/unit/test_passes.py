@@ -22,14 +22,15 @@ BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "seed": 1}
 GRAPH = CausalGraph.parse("digraph {smoke -> ill -> dose; late}")
 CLINIC = clinic(80, seed=1)
 TRIPLES = "each round in which triples of columns may be picked"
+TOGETHER = "columns that are released together"
 
 
-def _table(bins: int | None = None, many: int = 0) -> PrivateTable:
+def _table(bins: int | None = None, many: int = 0, often: float = 0.5) -> PrivateTable:
     rng = np.random.default_rng(5)
     smoke = rng.random(ROWS) < 0.3
     ill = rng.random(ROWS) < np.where(smoke, 0.6, 0.2)
     dose = np.where(ill, 3.0, 1.0) + rng.normal(0, 0.5, ROWS)
-    more = {f"x{i}": rng.random(ROWS) < 0.5 for i in range(many)}
+    more = {f"x{i}": rng.random(ROWS) < often for i in range(many)}
     frame = pl.DataFrame({"smoke": smoke, "ill": ill, "dose": dose, "late": dose**3 / 30, **more})
     cut = {} if bins is None else {"bins": bins}
     numbers = {
@@ -57,7 +58,12 @@ VERBS: dict[str, tuple[Callable[[Path], tuple[Any, ...]], PrivateTable, Passes]]
     "bins of its own": (lambda _: (escudo.synthesize, (GRAPH,), BUDGET), _table(), Passes(3, 32, TRIPLES)),
     "stated bins": (lambda _: (escudo.synthesize, (GRAPH,), BUDGET), _table(4), Passes(1, 32, TRIPLES)),
     "no graph": (lambda _: (escudo.synthesize, (None,), BUDGET), _table(4), Passes(1, 32, TRIPLES)),
-    "wide": (lambda _: (escudo.synthesize, (GRAPH,), BUDGET), _table(4, many=56), Passes(1)),
+    "wide": (lambda _: (escudo.synthesize, (GRAPH,), BUDGET), _table(4, many=56), Passes(1, 1, TOGETHER)),
+    "rare levels": (
+        lambda _: (escudo.synthesize, (None,), BUDGET),
+        _table(4, many=8, often=0.02),
+        Passes(1, 33, f"{TRIPLES} and {TOGETHER}"),
+    ),
     "moments": (lambda _: (escudo.synthesize, (GRAPH,), BUDGET | {"generator": "moments"}), _table(4), Passes(2)),
     "a graph to be found": (lambda folder: _release(folder, "discover"), _table(4), Passes(1, 32, TRIPLES)),
     "a graph to be found first": (

@@ -61,7 +61,9 @@ that their mean error, :math:`\sqrt{2/π} σ c/2n̂`, is at most 0.6 %, but no m
 median error is above 10 % even so, as many as bring it there, or all: who does not know the columns learns nothing from
 pairs. Their mean would not do, as one column of very many levels that no units tell would keep all others from being
 learnt. Where pairs are released without their columns, these get as many units as help them more than they would help
-pairs (``_balance``).
+pairs (``_balance``). Those that are at one level in most rows, by what was measured of them first, are then released
+together, as one vector that is short in most rows (``_together``), which is far less noisy: of forty rare yes/no
+columns, single columns have half the noise for what they cost one by one.
 
 **Columns that stay unknown.** Where tables are released whole, no pair is offered, but for those of a graph, with a
 column of whose rows more than half are below its noise, :math:`\sum \min(σ, \hat n\, \hat p) > \hat n/2` over its
@@ -89,12 +91,21 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
-from escudo.synthesis._balance import Needed, columns_first, counted, error_of
+from escudo.synthesis._balance import AT_A_TIME, TOGETHER, Needed, columns_first, counted, error_of
 from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, margins_of, sums_of
 from escudo.synthesis._laws import Conditional, Floats, draw
 from escudo.synthesis._merging import Merged, merge
 from escudo.synthesis._residuals import Unit
 from escudo.synthesis._shares import likely_margins
+from escudo.synthesis._together import (
+    FEWEST,
+    Lengths,
+    Together,
+    bins_of_lengths,
+    lengths_of,
+    units_for_lengths,
+    usual_levels,
+)
 from escudo.table import CountSensitivity, PrivateTable, Schema, add_pairs, count_sensitivity, level_places
 
 UNITS_PER_COLUMN, RESIDUALS_PER_COLUMN = 9, 18
@@ -163,11 +174,12 @@ class Adaptive:
         return [*self.picks, (self.unit.event, self.units)]
 
     def passes(self, width: int) -> Passes:
-        """Return how often the rows are read beside the first time, for so many columns."""
+        """Return how often the rows are read beside the first time, for so many columns that vary or not."""
+        together = Passes(0, 1 if self.unit.inner and width >= FEWEST else 0, "columns that are released together")
         if width >= _WIDE:
-            return Passes(0)
+            return together
         rounds = math.ceil(sum(count for _, count in self.picks) / max(round(_BATCH * width), 1))
-        return Passes(0, rounds, "each round in which triples of columns may be picked")
+        return Passes(0, rounds, "each round in which triples of columns may be picked") + together
 
     def for_columns(self, scales: Mapping[str, float], sizes: Mapping[str, int], rows: float) -> list[str]:
         """Return the single columns that get a unit, one after the other: public, once the number of rows is.
@@ -180,7 +192,7 @@ class Adaptive:
         varying = [size for size in sizes.values() if size > 1]
         if self.unit.inner:
             unknown = {name: np.full(sizes[name], np.inf) for name in scales}
-            return self.columns_first(scales, unknown, unknown, rows, alone=False)
+            return [name for (name,) in self.columns_first(scales, unknown, unknown, rows, alone=False)]
         most = math.floor((_MOST_ONE_WAYS - ONE_WAYS) * largeness(varying) / (self.rest / self.units))
         scale, given = dict(scales), list[str]()
         while len(given) < self.units and scale:
@@ -201,7 +213,8 @@ class Adaptive:
         rows: float,
         *,
         alone: bool,
-    ) -> list[str]:
+        together: Together | None = None,
+    ) -> list[Columns]:
         """Return the single columns that get a unit before pairs are picked, where residuals are released.
 
         Args:
@@ -210,9 +223,11 @@ class Adaptive:
             groups: The same for the groups of levels that pairs count together.
             rows: The number of rows.
             alone: Whether pairs are taken to speak for themselves alone, which gives columns most.
+            together: The columns that are released together.
         """
         picks = self.used_picks([each.size for each in groups.values()], rows)
-        return columns_first(self.unit, self.units, picks, scales, levels, groups, alone=alone)
+        units = self.units if together is None else self.units - units_for_lengths(self.units)
+        return columns_first(self.unit, units, picks, scales, levels, groups, alone=alone, together=together)
 
     def used_picks(self, sizes: Sequence[int], rows: float) -> int:
         """Return how many picks are used at most, for columns with so many levels and so many rows."""
@@ -286,6 +301,7 @@ class _Run:
         picked: What was.
         room: Triples that were thought of, and whether there was room.
         kept: Of what is left, for what turns out to need it most.
+        together: The columns that are released together; None where none are.
     """
 
     terms: Adaptive
@@ -298,6 +314,7 @@ class _Run:
     picked: list[Columns] = field(default_factory=list)
     room: dict[Columns, bool] = field(default_factory=dict)
     kept: int = 0
+    together: Together | None = None
 
     def __post_init__(self) -> None:
         self.left = self.terms.units
@@ -320,11 +337,45 @@ class _Run:
         noise = self.terms.unit.scale * math.sqrt(self.used_picks() / self.left)
         merged = self.fits.merging(tables, noise).merged
         groups = {name: merge((name,), levels[name], merged) for name in scales}
-        few, many = (self.terms.columns_first(scales, levels, groups, rows, alone=alone) for alone in (False, True))
-        for name in few:
-            self.measure((name,), 1)
-        self.kept = max(len(many) - len(few), 0)
+        self.look_at_lengths({name: levels[name] for name in scales})
+        few, many = (
+            self.terms.columns_first(scales, levels, groups, rows, alone=alone, together=self.together)
+            for alone in (False, True)
+        )
+        for columns in few:
+            if columns:
+                self.measure(columns, 1)
+        self.measure_together(few.count(TOGETHER))
+        self.kept = min(max(len(many) - len(few), 0), self.left)
         self.left -= self.kept
+
+    def look_at_lengths(self, levels: Mapping[str, Floats]) -> None:
+        """Settle which columns are released together, if any: measure how long rows of them are, where it may pay."""
+        if len(self.columns) < FEWEST or not (usual := usual_levels(levels)):
+            return
+        unit, rows, times = self.terms.unit, self.fits.total, units_for_lengths(self.terms.units)
+        lengths, bins = self.exact.lengths(usual, self.fits.sizes), bins_of_lengths(len(usual))
+        asked = [(("lengths of rows",), lengths.binned(bins), True)] * times
+        (seen,) = average_repeats(unit.measure_each(asked, self.purse))
+        self.left -= times
+        self.advance(times)
+        sums, loud = sums_of(list(self.tables.values()), {})
+        usually = sum(sums[name][place] + (rows - sums[name].sum()) / sums[name].size for name, place in usual.items())
+        off = math.sqrt(sum(loud[name][place] ** 2 * (1 - 1 / sums[name].size) for name, place in usual.items()))
+        mean = max(len(usual) - float(usually) / rows, 0.0)
+        law = lengths_of(seen.counts, seen.scale, bins, mean, off / rows)
+        hidden = min(off, 2 * seen.scale * len(usual))
+        units = max(self.left // 2, 1)
+        self.together = Together.of(unit, lengths, law, units=units, rows=rows, hidden=hidden)
+
+    def measure_together(self, times: int) -> None:
+        """Release the columns that are released together so many times."""
+        if self.together is None or not times:
+            return
+        for fresh in self.together.measure(times, self.fits.total, self.purse):
+            (self.tables[fresh.columns],) = average_repeats([self.tables[fresh.columns], fresh])
+        self.left -= times
+        self.advance(times)
 
     def merge(self) -> None:
         """Settle which levels are counted together beside other columns, for the noise of the first tables picked."""
@@ -457,21 +508,35 @@ class _Run:
         drawn |= {name: groups[drawn[name]] for name, groups in self.fits.merged.items()}
         tables, rows = list(self.tables.values()), self.fits.total
         margins = margins_of(tables, total=rows, merged=self.fits.merged)
-        needed = Needed(tables, self.columns, drawn, self.fits.cells, margins, rows)
         unit, known, given = self.terms.unit, dict(self.tables), list[tuple[Columns, Counts, bool]]()
-        for _ in range(
-            self.left
-        ):  # who gets a unit hangs on how loud tables are, and on no noise that is still to come
-            table = known[needed.neediest]
+        together = self.together
+        needed = Needed(
+            tables, self.columns, drawn, self.fits.cells, margins, rows, None if together is None else (together, unit)
+        )
+        left, joint = self.left, 0
+        while left:  # who gets a unit hangs on how loud tables are, and on no noise that is still to come
+            columns = needed.neediest
+            if columns == TOGETHER and together is not None:
+                times = min(max(self.terms.units // AT_A_TIME, 1), left)
+                joint, left = joint + times, left - times
+                fresh = together.noise / math.sqrt(times)
+                known |= {
+                    each: replace(known[each], scale=joint_scale([known[each].scale, fresh])) for each in needed.joint
+                }
+                needed.renew(*(known[each] for each in needed.joint))
+                continue
+            table = known[columns]
             whole = stays_whole(table)
             scale = joint_scale([table.scale, unit.measured(table.counts.shape, whole=whole)])
-            known[table.columns] = replace(table, scale=scale)
-            given.append((table.columns, self.exact[table.columns], whole))
-            needed.renew(known[table.columns])
-        for fresh in unit.measure_each(given, self.purse):
-            (self.tables[fresh.columns],) = average_repeats([self.tables[fresh.columns], fresh])
-        self.advance(self.left)
-        self.left = 0
+            known[columns] = replace(table, scale=scale)
+            given.append((columns, self.exact[columns], whole))
+            left -= 1
+            needed.renew(known[columns])
+        for again in unit.measure_each(given, self.purse):
+            (self.tables[again.columns],) = average_repeats([self.tables[again.columns], again])
+        self.advance(len(given))
+        self.left -= len(given)
+        self.measure_together(joint)
 
     def measure(self, columns: Columns, units: int) -> None:
         """Release a table so many times, and average."""
@@ -664,6 +729,10 @@ class ExactCounts:
             return counts
         self._grouped[columns] = merge(columns, counts, self._merged)
         return self._grouped[columns]
+
+    def lengths(self, usual: Mapping[str, int], sizes: Mapping[str, int]) -> Lengths:
+        """Return what rows hold beside usual levels, in one pass."""
+        return Lengths.read(self._table, usual, sizes)
 
     def __repr__(self) -> str:
         return f"ExactCounts({len(self._known)} tables)"

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,10 +55,12 @@ from escudo.synthesis._laws import (
     laws_under,
     typical_numbers,
 )
+from escudo.synthesis._mending import MENDED, mended_cells, mended_rows
 from escudo.synthesis._structure import check_graph, check_identified, check_settled
 from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema, broken_rows, plain_values
 
 if TYPE_CHECKING:
+    import narwhals as nw
     import polars as pl
 
     from escudo.causal import Network
@@ -204,8 +207,9 @@ class Model(ABC):
         if not self.schema.rules and not self._derived:
             return (exact(frame).select(wanted) for frame in self._frames(count, *how))
         sizes = (min(BLOCK, count - start) for start in range(0, max(count, 1), BLOCK))
-        keeping = partial(self._keeping, moved=moved.values())
-        return (pl.concat(self._held(size, drawn, keeping)).select(wanted) for size in sizes)
+        keeping = partial(self._keeping, moved=moved)
+        mended = None if do or given else partial(self._mended, moved=moved, rng=asked[-1])
+        return (pl.concat(self._held(size, drawn, keeping, mended)).select(wanted) for size in sizes)
 
     def plot(
         self,
@@ -242,30 +246,53 @@ class Model(ABC):
             shares(place, name, {what: frame[name].to_list() for what, frame in drawn.items()}, levels)
         return axes
 
-    def _keeping(self, frame: pl.DataFrame, moved: Iterable[str]) -> pl.DataFrame:
+    def _keeping(self, frame: pl.DataFrame, moved: Mapping[str, str]) -> pl.DataFrame:
         """Return the rows that break no rule of the schema, and hold its bounds where columns were moved."""
         import narwhals as nw
 
         columns, kept = self.schema.columns, nw.from_native(frame)
-        value_of = plain_values(columns)
         if self.schema.rules:
-            kept = kept.filter(~broken_rows(self.schema.checked_rules, columns, value_of))
-        bounded = [*(column.name for column in self._derived), *moved]
-        for name in bounded:  # clamped, they would be no difference any more
-            value, column = value_of(name), columns[name]
-            assert isinstance(column, Numeric)
-            kept = kept.filter(value.is_between(*column.bounds) | value.is_null())
+            kept = kept.filter(~broken_rows(self.schema.checked_rules, columns, plain_values(columns)))
+        for _, outside in self._out_of_bounds(moved):  # clamped, they would be no difference any more
+            kept = kept.filter(~outside | outside.is_null())
         return kept.to_native()
+
+    def _out_of_bounds(self, moved: Mapping[str, str]) -> list[tuple[str, nw.Expr]]:
+        """Return for each derived column, and for each that follows from one, which rows are beyond its bounds."""
+        value_of, found = plain_values(self.schema.columns), []
+        for derived in self._derived:
+            for name in dict.fromkeys((derived.name, moved.get(derived.name, derived.name))):
+                column = self.schema[name]
+                assert isinstance(column, Numeric)
+                found.append((derived.name, ~value_of(name).is_between(*column.bounds)))
+        return found
+
+    def _mended(self, frame: pl.DataFrame, moved: Mapping[str, str], rng: np.random.Generator) -> pl.DataFrame:
+        """Return rows that hold what :meth:`_keeping` looks at, made of some that may not; none where none is found."""
+        columns = self.schema.columns
+        value_of = plain_values(columns)
+        broken = [(rule.columns, rule.broken(columns, value_of)) for rule in self.schema.checked_rules]
+        beyond = [((name,), outside) for name, outside in self._out_of_bounds(moved)]
+        derived = partial(with_derived, self.schema, moved=moved)
+        return mended_rows(self.schema, frame, moved, derived, [*broken, *beyond], rng)
 
     @property
     def _derived(self) -> list[Numeric]:
         return [column for column in self.schema.fields if isinstance(column, Numeric) and column.derived is not None]
 
-    def _held(self, rows: int, drawn: Callable[[int], T], keeping: Callable[[T], T]) -> list[T]:
+    def _held(
+        self,
+        rows: int,
+        drawn: Callable[[int], T],
+        keeping: Callable[[T], T],
+        mended: Callable[[T], T] | None,
+    ) -> list[T]:
         """Return rows that break no rule of the schema, in parts: others are drawn in place of those that do.
 
+        Where hardly one holds, and nothing is set or observed, what is missing is ``mended``.
+
         Raises:
-            ZeroProbabilityError: If no row holds the rules, or hardly one.
+            ZeroProbabilityError: If no row holds the rules, or hardly one of those that were asked for.
         """
         first = drawn(rows)
         if not self.schema.rules and not self._derived:
@@ -274,6 +301,11 @@ class Model(ABC):
         found, tried = len(parts[0]), rows
         while found < rows:
             if tried >= _MOST_DRAWN * rows + _LEAST_DRAWN:
+                made = drawn(0) if mended is None else mended(drawn(rows - found))
+                if len(made):
+                    warnings.warn(MENDED.format(tried=tried, found=found, missing=rows - found), stacklevel=2)
+                    parts.append(made)
+                    break
                 raise ZeroProbabilityError(
                     f"Of {tried:,} rows that were drawn, {found:,} hold the rules of the schema and the bounds of what "
                     "is derived. Either what is set or observed hardly goes with them: ask for something they allow. "
@@ -443,7 +475,12 @@ class CellModel(Model):
                 kept &= mask[cells[:, needed.index(one)], cells[:, needed.index(other)]]
             return cells[kept]
 
-        return np.concatenate(self._held(asked[0], drawn, keeping))[:, : len(wanted)]
+        def mended(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+            places = [((needed.index(one), needed.index(other)), mask) for (one, other), mask in masks]
+            return mended_cells(cells, places, asked[-1])
+
+        held = self._held(asked[0], drawn, keeping, None if do or given else mended)
+        return np.concatenate(held)[:, : len(wanted)]
 
     def _frames(
         self, rows: int, fixed: dict[str, int], evidence: dict[str, int], rng: np.random.Generator

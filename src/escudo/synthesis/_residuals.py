@@ -137,6 +137,21 @@ class Unit:
             for (columns, counts, whole), each in zip(tables, noisy, strict=True)
         ]
 
+    def add(self, sums: Counts, longest: int, purse: Purse, purpose: str, *, times: int) -> Floats:
+        """Return sums of whole numbers with the noise of so many releases, averaged: in steps.
+
+        Args:
+            sums: To which each row adds a vector of whole numbers: private.
+            longest: How long that is at most: a power of two, no larger than the unit's steps.
+            purse: Pays the events, and draws the noise.
+            purpose: Why, for the account.
+            times: How many releases.
+        """
+        factor = self.steps // longest
+        asked = np.clip(sums, -(_LARGEST // factor), _LARGEST // factor) * factor
+        noisy = purse.add_each([asked] * times, self.event, [purpose] * times)
+        return np.asarray(np.mean([np.asarray(each, dtype=np.float64) for each in noisy], axis=0))
+
     def _asked(self, counts: Counts, *, whole: bool) -> Counts:
         """Return the numbers that noise is added to."""
         if whole or not self.inner:
