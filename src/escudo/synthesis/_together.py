@@ -112,7 +112,7 @@ def bins_of_lengths(longest: int) -> Counts:
     """Return the bin of each length from 0 up: short ones by themselves, longer ones in wider and wider bins.
 
     >>> bins_of_lengths(9).tolist()
-    [0, 1, 2, 3, 4, 4, 5, 5, 5, 6]
+    [0, 1, 2, 3, 4, 5, 5, 6, 6, 7]
     """
     first, firsts = 0, [0]
     while first < longest:
