@@ -173,6 +173,7 @@ _AFFIXED = re.compile(
     r"(?P<digits>\d[\d.,'’\s]*?)(?P<after>\s*(?![\d.,'’])[^\s+-][^\d+-]{0,11})?"
 )
 _MOST_UNITS = 5
+_LONGEST_NUMBER = 60  # characters, with sign and unit: what is longer is not looked at
 _WORDS_NOTE = "There are words among the numbers; what is no number counts as missing"
 DRAFT_NOTES = (
     "Drafted from the data by escudo: for the custodian's eyes only until confirmed.",
@@ -511,7 +512,8 @@ def _affixes(texts: Sequence[str]) -> Counter[tuple[str, str]]:
     """
     found = Counter[tuple[str, str]]()
     for text in texts:
-        if (seen := _AFFIXED.fullmatch(text)) is None or re.match(r"0\d", seen["digits"]):
+        seen = _AFFIXED.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+        if seen is None or re.match(r"0\d", seen["digits"]):
             continue
         before, after = seen["before"] or "", seen["after"] or ""
         if not before or _is_currency(before):

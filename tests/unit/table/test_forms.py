@@ -245,6 +245,17 @@ def test_one_value_more_or_less_does_not_move_what_a_draft_says_of_formats(tmp_p
         assert not any(odd in note for note in schema.notes if len(odd) > 1)
 
 
+def test_long_texts_are_not_looked_through_for_numbers() -> None:
+    # Patterns take the square of a text's length: one cell of a million blanks would hold up a draft for hours.
+    def form_of(blanks: int) -> str | None:
+        weights = [f"{number}{' ' * blanks}kg" for number in range(40, 90)]
+        drafted = draft(pl.DataFrame({"weight": weights, "ill": [True, False] * 25}))
+        return next((each.form for each in drafted.fields if isinstance(each, Numeric)), None)
+
+    assert form_of(1) == "1234.5 kg"
+    assert form_of(1_000) is None
+
+
 def test_several_units_and_currencies_are_named_as_such(tmp_path: Path) -> None:
     rng = random.Random(1)
     for write in (lambda x: f"{x / 900:.1f} {rng.choice(['kg', 'lb'])}", lambda x: f"{rng.choice('$€')}{x:.2f}"):
