@@ -562,8 +562,9 @@ def _number_form(levels: Sequence[Any], decimal: str) -> str | None:
     def unlikely(form: str) -> tuple[int, int]:
         """How many texts are no number written so; and of how many amounts of money there would be parts of a cent."""
         cents = 100 * numbers_in_texts(texts, form)
-        missed = np.isnan(cents)
-        return int(missed.sum()), currency * int((np.abs(cents - np.round(cents)) > _PART)[~missed].sum())
+        told = cents[np.isfinite(cents)]
+        parts = int((np.abs(told - np.round(told)) > _PART).sum())
+        return int(np.isnan(cents).sum()), currency * parts
 
     form = min(forms, key=unlikely)
     return form if unlikely(form)[0] <= words and form != f"1234{decimal}5" else None
