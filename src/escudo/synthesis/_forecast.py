@@ -322,7 +322,8 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
         by_rule = adaptive.for_columns({name: scales[name,] for (name,) in shares.one_ways}, sizes, rows)
         for name in by_rule:
             add((name,), 1)
-        once = {name: scales[name,] for (name,) in shares.one_ways}  # what is known of them before pairs are picked
+        # What is known of columns before pairs are picked; where residuals are released, none stays unknown.
+        once = {} if inner else {name: scales[name,] for (name,) in shares.one_ways}
         left = adaptive.units - len(by_rule)
         families = [columns for columns in scales if columns in shares.families]
         for columns in shares.one_ways:
@@ -344,7 +345,7 @@ def measured_marginals(prepared: PreparedMarginals, rows: float, louder: float =
         told = rest - triples + (0.0 if inner else 3 * triples * each)
         picked = unit.scale / math.sqrt(max(told / several, 1e-9))
         ordered = ordered_levels(prepared.schema)
-        for name, noise in {}.items() if inner else once.items():
+        for name, noise in once.items():
             even = np.full(sizes[name], rows / sizes[name])
             merged = {name: groups_of(even, ordered[name], picked)} if name in ordered else {}
             if sizes[name] > 1 and stays_unknown(name, even, np.full(sizes[name], noise), merged, rows=rows):
