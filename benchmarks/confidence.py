@@ -558,7 +558,11 @@ def drawn_for_fit(family: str, numbers: range) -> list[tuple[str, dict[str, Any]
         return original(graph, again, *more)
 
     def seen_as(told: bool) -> property:
-        return property(lambda curvature: [bends.append(looked.__get__(curvature)), told][1])
+        def seen(curvature: _gaussian.Curvature) -> bool:
+            bends.append(looked.__get__(curvature))
+            return told
+
+        return property(seen)
 
     _discrete.edge_confidences = _gaussian.edge_confidences = kept  # type: ignore[assignment]
     for number in numbers:

@@ -461,16 +461,22 @@ def test_what_compares_whole_columns_is_found_on_a_worker_to_the_last_bit(sessio
     spark.unpersist()
 
 
+def _noting(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what leaves a file each time a worker reads a partition."""
+
+    def noted(batches: Iterator[Any]) -> Iterator[Any]:
+        (folder / f"read-{uuid.uuid4()}").touch()
+        yield from batches
+
+    return noted
+
+
 def test_columns_that_are_split_by_position_are_read_once(session: Any, tmp_path: Path) -> None:
     """For one half and then for the other; what was kept for it is gone. How many rows there are is counted before."""
     frame, schema = spark_cluster.clinic()
 
-    def noted(batches: Iterator[Any]) -> Iterator[Any]:
-        (tmp_path / f"read-{uuid.uuid4()}").touch()
-        yield from batches
-
     spark = session.createDataFrame(frame.to_arrow())
-    table = PrivateTable(spark.mapInArrow(noted, spark.schema), schema, rows=frame.height)
+    table = PrivateTable(spark.mapInArrow(_noting(tmp_path), spark.schema), schema, rows=frame.height)
     before = {*session._jsc.getPersistentRDDs()}
     assert escudo.direction(table, "dose", "late", epsilon=2.0, method="gap", seed=1).released
     assert len(list(tmp_path.glob("read-*"))) == 2 * spark.rdd.getNumPartitions() > 2
@@ -586,12 +592,8 @@ def test_what_goes_wrong_on_a_worker_is_said_without_a_value_and_not_tried_again
 def test_blocks_that_vote_by_position_read_the_table_once(session: Any, tmp_path: Path) -> None:
     frame, schema = spark_cluster.clinic()
 
-    def noted(batches: Iterator[Any]) -> Iterator[Any]:
-        (tmp_path / f"read-{uuid.uuid4()}").touch()
-        yield from batches
-
     spark = session.createDataFrame(frame.to_arrow())
-    watched = spark.mapInArrow(noted, spark.schema)
+    watched = spark.mapInArrow(_noting(tmp_path), spark.schema)
     table = PrivateTable(watched, schema, rows=frame.height)
     before = {*session._jsc.getPersistentRDDs()}
     assert escudo.direction(table, "dose", "late", epsilon=2.0, seed=1).margin != 0

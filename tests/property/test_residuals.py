@@ -84,18 +84,6 @@ def test_without_noise_the_residual_comes_back(shape: tuple[int, ...], seed: int
     assert found.scale == pytest.approx(unit.noise(shape), rel=0.02)
 
 
-class _Silent:
-    """A purse that draws no noise."""
-
-    def add_each(self, several: list[np.ndarray], event: object, purposes: list[str]) -> list[np.ndarray]:
-        return several
-
-
-@pytest.fixture(scope="module")
-def quiet() -> _Silent:
-    return _Silent()
-
-
 def test_a_replaced_row_is_counted_in_whole_tables() -> None:
     """Its residuals move as far as the whole: a half of the noise would not be enough for two levels."""
     unit = Unit.of(Neighbours(relation="replace_one", rows=10), 3.0)

@@ -53,18 +53,6 @@ def test_a_row_is_as_long_as_it_may_be_from_the_bound_on(length: int, most: int)
         assert square >= 0.999 * 2**40
 
 
-class _Silent:
-    """A purse that draws no noise."""
-
-    def add_each(self, several: list[np.ndarray], event: object, purposes: list[str]) -> list[np.ndarray]:
-        return several
-
-
-@pytest.fixture(scope="module")
-def quiet() -> _Silent:
-    return _Silent()
-
-
 @given(sizes=SIZES, seed=st.integers(0, 99))
 def test_without_noise_and_clipping_what_levels_hold_comes_back(sizes: list[int], seed: int, quiet: Purse) -> None:
     rng = np.random.default_rng(seed)

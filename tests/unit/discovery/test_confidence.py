@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from escudo.causal import CausalGraph, Knowledge
-from escudo.discovery import discover
+from escudo.discovery import _pattern, discover
 from escudo.discovery._pattern import LINEAR, Line, Recurrence, edge_confidences, recurrence, settled
 from escudo.table import PrivateTable
 
@@ -43,6 +46,16 @@ def test_a_strong_edge_that_came_back_counts_more_than_a_weak_one_or_one_that_cu
     assert sure_of(20, made=0.02) > sure_of(20, made=0.3) > sure_of(20, made=1.0)
     assert sure_of(20) > sure_of(20, parted=0.5)
     assert sure_of(10, strength=0.5) == pytest.approx(sure_of(10, strength=0.02))  # half of the time is no sign
+
+
+@pytest.mark.parametrize("name", ["COUNTED", "BINNED", "LINEAR"])
+def test_the_curves_are_those_that_were_fitted(name: str):
+    """``benchmarks/confidence.py --fit`` keeps them beside what was measured with them."""
+    record = Path(__file__).parents[3] / "benchmarks" / "results" / "confidence.json"
+    fitted, curves = json.loads(record.read_text())["fitted"]["curves"], getattr(_pattern, name)
+    edge = [*curves.edge, curves.parted, curves.made, curves.strong]
+    assert [*fitted[f"{name} edge"], 0, 0, 0][:5] == edge
+    assert fitted[f"{name} direction"] == [*curves.direction, curves.crowded, curves.meeting]
 
 
 @pytest.mark.parametrize("made", [0.0, 0.3, 1.0])

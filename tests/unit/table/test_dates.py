@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import dask.dataframe as dd
 import duckdb
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 import escudo
 from escudo.errors import SchemaError
 from escudo.table import Numeric, PrivateTable, Schema, check, draft, scan
+from texts import FRAMES as WRITTEN
 
 DAYS = [
     None if i % 11 == 0 else dt.date(2023, 12, 25) + dt.timedelta(days=(i * 37) % 400) for i in range(120)
@@ -200,21 +200,6 @@ def test_a_date_where_the_schema_has_none_and_none_where_it_has() -> None:
 def test_labels_say_which_days_a_bin_holds(day: dt.date) -> None:
     first, last = (dt.date.fromisoformat(text) for text in COLUMN.labels[COLUMN.encode([day])[0]].split(" to "))
     assert first <= day <= last
-
-
-WRITTEN = {
-    "polars": lambda texts: pl.DataFrame(texts),
-    "polars lazy": lambda texts: pl.LazyFrame(texts),
-    "polars categories": lambda texts: pl.DataFrame(texts).cast(pl.Categorical),
-    "polars objects": lambda texts: pl.DataFrame(
-        {name: pl.Series(values, dtype=pl.Object) for name, values in texts.items()}
-    ),
-    "pandas": pd.DataFrame,
-    "pandas objects": lambda texts: pd.DataFrame(texts, dtype=object),
-    "pandas categories": lambda texts: pd.DataFrame(texts, dtype="category"),
-    "pyarrow": pa.table,
-    "dask": lambda texts: dd.from_pandas(pd.DataFrame(texts), npartitions=3),
-}
 
 
 @pytest.mark.parametrize("engine", WRITTEN)

@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import dask.dataframe as dd
 import duckdb
 import numpy as np
 import pandas as pd
@@ -22,6 +21,7 @@ from hypothesis import strategies as st
 import escudo
 from escudo.errors import SchemaError
 from escudo.table import Categorical, Numeric, PrivateTable, Schema, check, draft, open_data, scan
+from texts import FRAMES
 
 PRICE = Numeric("price", 0, 20_000, 20, form="$1,234.5", missing=True)
 WEIGHT = Numeric("weight", 0, 200, 10, form="1234.5 kg")
@@ -37,22 +37,6 @@ KNOWN: dict[str, list[Any]] = {
 }
 EXPECTED = {
     column.name: np.bincount(column.encode(KNOWN[column.name]), minlength=column.size) for column in SCHEMA.fields
-}
-FRAMES: dict[str, Any] = {
-    "polars": pl.DataFrame,
-    "polars lazy": pl.LazyFrame,
-    "polars categories": lambda texts: pl.DataFrame(texts).cast(pl.Categorical),
-    "polars objects": lambda texts: pl.DataFrame(
-        {name: pl.Series(values, dtype=pl.Object) for name, values in texts.items()}
-    ),
-    "pandas": pd.DataFrame,
-    "pandas objects": lambda texts: pd.DataFrame(texts, dtype=object),
-    "pandas categories": lambda texts: pd.DataFrame(texts, dtype="category"),
-    "pyarrow": pa.table,
-    "pyarrow dictionaries": lambda texts: pa.table(
-        {name: pa.array(values).dictionary_encode() for name, values in texts.items()}
-    ),
-    "dask": lambda texts: dd.from_pandas(pd.DataFrame(texts), npartitions=3),
 }
 
 
