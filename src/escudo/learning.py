@@ -136,13 +136,13 @@ def wide(column: Numeric) -> Numeric:
     """Return the column cut at 0 and at the powers of four with either sign: a public grid for numbers of any scale."""
     powers = [power for power in _POWERS if power >= 1 or not (column.integer or column.date)]
     powers = [power for power in powers if power <= _FURTHEST_DAY or not column.date]
-    return _asked(column, edges=(*(-power for power in reversed(powers)), 0.0, *powers))
+    edges = (*(-power for power in reversed(powers)), 0.0, *powers)
+    return Numeric(column.name, edges=edges, missing=True, **_reading(column))
 
 
-def _asked(column: Numeric, **cut: Any) -> Numeric:
-    """Return a column as it is counted to learn its bounds."""
-    kept: dict[str, Any] = {name: getattr(column, name) for name in ("date", "form", "derived", "unit")}
-    return Numeric(column.name, missing=True, **kept, **cut)
+def _reading(column: Numeric) -> dict[str, Any]:
+    """Return how a column's values are read, which stays as they are counted to learn its bounds."""
+    return {name: getattr(column, name) for name in ("date", "form", "derived", "unit")}
 
 
 def occupied(noisy: Integers, scale: float) -> range:
@@ -181,10 +181,11 @@ def tail_probability(tails: float, noisy_rows: int, scale: float) -> float | Non
 def between(column: Numeric, cells: range) -> Numeric:
     """Return the column between the ends of some of its cells, cut into equal ones."""
     lower, upper = float(column.boundaries[cells.start]), float(column.boundaries[cells.stop])
-    if column.date is None:
-        return _asked(column, lower=lower, upper=upper, bins=CELLS)
-    lower, upper = math.floor(lower), math.ceil(upper)
-    return _asked(column, lower=lower, upper=upper, bins=min(CELLS, int(upper - lower)))
+    bins = CELLS
+    if column.date is not None:
+        lower, upper = math.floor(lower), math.ceil(upper)
+        bins = min(bins, int(upper - lower))
+    return Numeric(column.name, lower, upper, bins, missing=True, **_reading(column))
 
 
 def with_bounds(column: Numeric, found: Numeric, clamped: float = 0.0) -> Numeric:
@@ -664,9 +665,12 @@ class _LinkedTask:
 
     def reading(self, frames: Mapping[str, object]) -> _LinkedTask:
         """Read what can be read before anything is spent."""
-        tables = {name: task.reading(frames[name]) for name, task in self.tables.items()}
         days = day_counts(frames, self.schema) if self.timed else {}
-        return replace(self, tables=tables, days={name: days[name] for name in self.timed})
+        return replace(
+            self,
+            tables={name: task.reading(frames[name]) for name, task in self.tables.items()},
+            days={name: days[name] for name in self.timed},
+        )
 
     def run(self, table: PrivateTables, purse: Purse) -> Release[LinkedSchema]:
         """Learn the columns of each table, then the days."""

@@ -433,11 +433,10 @@ these arrows.
         """
         self._need_dag("do")
         cut = set(self._several(nodes))
-        required = tuple(edge for edge in self.required if edge[1] not in cut)
         return replace(
             self,
             edges=tuple(edge for edge in self.edges if edge[1] not in cut),
-            knowledge=replace(self.knowledge, required=required),
+            knowledge=replace(self.knowledge, required=tuple(edge for edge in self.required if edge[1] not in cut)),
         )
 
     def perturb(self, *, add: int = 0, remove: int = 0, reverse: int = 0, seed: int = 0) -> CausalGraph:

@@ -164,10 +164,8 @@ def quantiles(
     >>> quantiles(ages, [0.25, 0.75], lower=0, upper=110, epsilon=2.0, cells=110, seed=1).value
     array([34.5, 64.5])
     """
-    purse, stated = opened(terms, "quantiles", bound_of_account=False)
-    event = quantile_event(count=len(_read_probabilities(probabilities)), epsilon=epsilon, **stated)
-    counts = quantile_counts(values, lower=lower, upper=upper, cells=cells)
-    return purse.release(choose_quantiles(counts, probabilities, event, purse, lower=lower, upper=upper), event)
+    column = _cells(lower, upper, cells)
+    return quantile_cells(_counts(column, values), probabilities, epsilon=epsilon, **terms).mapped(column.decode)
 
 
 def choose_quantiles(
@@ -190,7 +188,10 @@ def choose_quantiles(
 
 def quantile_counts(values: ArrayLike, *, lower: float, upper: float, cells: int = 1024) -> Integers:
     """Return how many values lie in each of equal cells of a public range: private. Missing ones are left out."""
-    column = _cells(lower, upper, cells)
+    return _counts(_cells(lower, upper, cells), values)
+
+
+def _counts(column: Numeric, values: ArrayLike) -> Integers:
     counts: Integers = np.bincount(column.encode(values), minlength=column.size)[: column.bins]
     return counts
 

@@ -142,11 +142,8 @@ def prepare(asked: DirectionQuestion, schema: Schema, neighbours: Neighbours, bu
         schema,
         Wording(asked, named, positive("abstain", chosen["abstain"], allow_zero=True), notes),
         budget,
+        Algorithm(role, public, shuffle=whole("shuffle", chosen["shuffle"]), regularisation=lam),
         rows=count,
-        role=role,
-        public=public,
-        shuffle=whole("shuffle", chosen["shuffle"]),
-        regularisation=lam,
         width=check_width(chosen["width"]),
         constants=constants,
     )
@@ -197,11 +194,8 @@ class PaperPrepared:
         schema: The columns of the table.
         wording: How a released margin is told.
         budget: The paper's claim, for the whole answer.
+        algorithm: What is done with the pairs, and what the private ones are used for.
         rows: The public number of rows.
-        role: What the private records are used for.
-        public: The public records, or None with role ``"both"``.
-        shuffle: Public seed of the split.
-        regularisation: λ.
         width: Width of the kernels of HSIC.
         constants: The paper's, or the corrected ones.
     """
@@ -209,21 +203,24 @@ class PaperPrepared:
     schema: Schema
     wording: Wording
     budget: Budget
+    algorithm: Algorithm
     _: KW_ONLY
     rows: int
-    role: Role
-    public: Pair | None
-    shuffle: int
-    regularisation: float
     width: float
     constants: Constants
 
     @property
+    def role(self) -> Role:
+        """What the private records are used for."""
+        return self.algorithm.role
+
+    @property
     def records(self) -> tuple[int, int]:
         """How many records train, and how many are scored."""
-        if self.public is None:
+        public = self.algorithm.public
+        if public is None:
             return halves(self.rows)
-        return (len(self.public.x), self.rows) if self.role == "test" else (self.rows, len(self.public.x))
+        return (len(public.x), self.rows) if self.role == "test" else (self.rows, len(public.x))
 
     @property
     def plan(self) -> Plan:
@@ -249,7 +246,7 @@ class PaperPrepared:
             self.role,
             n=n,
             m=m,
-            regularisation=self.regularisation,
+            regularisation=self.algorithm.regularisation,
             width=self.width,
             constants=self.constants,
         )
@@ -276,7 +273,6 @@ class PaperPrepared:
         asked, event = self.wording, self.plan.event
         if event is None:
             return asked.no_answer(purse, self._needs(), "Nothing was spent.")
-        algorithm = Algorithm(self.role, self.public, shuffle=self.shuffle, regularisation=self.regularisation)
         ranks = self.role == "train" and asked.score not in ("hsic", "iqr")
         read: Callable[[Residuals], Floats] = partial(two_scores, asked.score, width=self.width)
         if asked.score == "iqr":
@@ -284,7 +280,7 @@ class PaperPrepared:
         elif ranks:
             read = partial(scores_and_gaps, asked.score, width=self.width)
         with asked.pairs(table, self.rows) as find:
-            found = find(partial(algorithm.found, read=read))
+            found = find(partial(self.algorithm.found, read=read))
         paid = purse.within(event, purpose="direction (paper)")
         if asked.score == "iqr":
             return self._ranges(found, paid)
@@ -292,7 +288,7 @@ class PaperPrepared:
 
     @property
     def _drift(self) -> float:
-        return drift(self.records[0], self.regularisation, self.constants)
+        return drift(self.records[0], self.algorithm.regularisation, self.constants)
 
     def _noisy_scores(self, scores: Floats, purse: Purse) -> Direction:
         event = self.plan.event
@@ -397,8 +393,7 @@ def residuals(train: Pair, test: Pair, *, regularisation: float, width: float = 
     """Return Algorithm 1 up to its residuals: both regressions on ``train``, both residuals on ``test``."""
     f = fit_kernel_ridge(train.x, train.y, regularisation, width)
     g = fit_kernel_ridge(train.y, train.x, regularisation, width)
-    of_y, of_x = residual_of(test.y, test.x, f), residual_of(test.x, test.y, g)
-    return Residuals(x=test.x, y=test.y, of_y=of_y, of_x=of_x)
+    return Residuals(x=test.x, y=test.y, of_y=residual_of(test.y, test.x, f), of_x=residual_of(test.x, test.y, g))
 
 
 def two_scores(score: str, found: Residuals, *, width: float = WIDTH) -> Floats:

@@ -357,8 +357,11 @@ def log_iqr_with_drift(
             inside, outside = (middle, outside) if stays(middle, floor, ceiling) else (inside, middle)
         return outside
 
-    distances = distance(0.0), distance(width / 2)
-    return LogIqr(value=math.log(spread) if spread > 0 else None, distances=distances, records=count)
+    return LogIqr(
+        value=math.log(spread) if spread > 0 else None,
+        distances=(distance(0.0), distance(width / 2)),
+        records=count,
+    )
 
 
 def _quartiles(count: int) -> tuple[int, int]:

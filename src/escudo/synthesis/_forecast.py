@@ -518,19 +518,8 @@ class Forecast:
     def of(cls, design: Design, generator: str, budget: Budget, rows: int | None) -> Forecast:
         """Return the forecast of what was prepared for a budget; None for rows whose number is not public."""
         count = ASSUMED_ROWS if rows is None else max(rows, 1)
-        measured = design.measured_at(count)
-        columns, pairs = measured.errors()
-        return cls(
-            generator=generator,
-            budget=budget,
-            rows=count,
-            assumed=rows is None,
-            columns=columns,
-            pairs=pairs,
-            picked=(picked := bool(pairs) and not measured.stated),
-            design=design,
-            doubtful=_doubtful(measured) if picked else (),
-        )
+        told = _told(design.measured_at(count))
+        return cls(generator=generator, budget=budget, rows=count, assumed=rows is None, design=design, **told)
 
     @property
     def column_error(self) -> float:
@@ -560,10 +549,7 @@ class Forecast:
         """
         budget = Budget(epsilon, self.budget.delta)
         louder = _gaussian_level(budget) / _gaussian_level(self.budget)
-        measured = self.design.measured_at(self.rows, louder)
-        columns, pairs = measured.errors()
-        doubtful = _doubtful(measured) if self.picked else ()
-        return replace(self, budget=budget, columns=columns, pairs=pairs, doubtful=doubtful)
+        return replace(self, budget=budget, **_told(self.design.measured_at(self.rows, louder)))
 
     def curve(self, epsilons: Sequence[float] = CURVE) -> tuple[Forecast, ...]:
         """Return the forecast at each of these ε."""
@@ -718,8 +704,12 @@ class Forecast:
         return kinds
 
 
-def _doubtful(measured: Measured | MeasuredMoments) -> Columns:
-    return measured.doubtful if isinstance(measured, Measured) else ()
+def _told(measured: Measured | MeasuredMoments) -> dict[str, Any]:
+    """Return what a forecast says of errors, by its attributes."""
+    columns, pairs = measured.errors()
+    picked = bool(pairs) and not measured.stated
+    doubtful = measured.doubtful if picked and isinstance(measured, Measured) else ()
+    return {"columns": columns, "pairs": pairs, "picked": picked, "doubtful": doubtful}
 
 
 def _each(errors: Sequence[tuple[str, float]], most: int) -> list[str]:

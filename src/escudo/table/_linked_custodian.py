@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,14 +75,13 @@ def draft_linked(data: Mapping[str, Any], people: str) -> LinkedSchema:
             own_key = row_keys.get(name)
             days, counts = _days(frames[name], [key] if row_key is None else [key, row_key], order)
             left = (key, order, row_key, own_key)
-            fields = tuple(column for column in drafts[name].fields if column.name not in left)
             room = MOST_ROWS // next((one.most for one in children if one.name == parent), 1)
             most = min(next((edge for edge in _USUAL_COUNTS if edge >= counts), MOST_ROWS), room)
             edges: dict[str, Any] = {"start_edges": _STARTS[bool(parent)], "gap_edges": _edges(days)}
             children.append(
                 ChildTable(
                     name=name,
-                    schema=replace(drafts[name], fields=fields, notes=()),
+                    schema=_without(drafts[name], left),
                     foreign_key=key,
                     order=order,
                     most=most,
@@ -94,11 +93,10 @@ def draft_linked(data: Mapping[str, Any], people: str) -> LinkedSchema:
                     **(edges if order is not None else {}),
                 )
             )
-    kept = tuple(column for column in drafts[people].fields if column.name not in (key, origin))
     return LinkedSchema(
         people=people,
         key=key,
-        person=replace(drafts[people], fields=kept, notes=()),
+        person=_without(drafts[people], (key, origin)),
         children=tuple(children),
         origin=origin,
         origin_day=None if origin is not None else first,
@@ -112,6 +110,11 @@ def _drafted(name: str, data: Any) -> Schema:
         return draft(data)
     except InputError as error:
         raise InputError(f"table {name!r}: {error}") from None
+
+
+def _without(schema: Schema, names: Collection[str | None]) -> Schema:
+    """Return a draft of the other columns, without notes."""
+    return replace(schema, fields=tuple(column for column in schema.fields if column.name not in names), notes=())
 
 
 def _dates(column: object) -> bool:
@@ -271,5 +274,8 @@ def check_linked(data: Mapping[str, Any], schema: LinkedSchema) -> LinkedCheck:
         for name in schema.tables
     }
     opened = {name: open_data(one, schema.reading(name)) if isinstance(one, str) else one for name, one in data.items()}
-    parents = {child.name: child.parent for child in schema.children if child.parent}
-    return LinkedCheck(reports, PrivateTables(opened, schema).tally(), parents=parents)
+    return LinkedCheck(
+        reports,
+        PrivateTables(opened, schema).tally(),
+        parents={child.name: child.parent for child in schema.children if child.parent},
+    )

@@ -351,8 +351,12 @@ class Schema:
             column = self[name]
             if isinstance(column, Numeric) and column.derived and not set(column.derived) <= set(kept):
                 raise SchemaError(f"column {name!r} is derived from others; take {_and(column.derived)} along.")
-        rules = tuple(rule for rule in self.checked_rules if set(rule.columns) <= set(kept))
-        return replace(self, fields=tuple(self[name] for name in kept), rules=rules, notes=())
+        return replace(
+            self,
+            fields=tuple(self[name] for name in kept),
+            rules=tuple(rule for rule in self.checked_rules if set(rule.columns) <= set(kept)),
+            notes=(),
+        )
 
     def with_columns(self, *columns: Column) -> Schema:
         """Return the schema with each given column in the place of the one of its name.

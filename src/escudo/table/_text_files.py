@@ -558,10 +558,12 @@ def check_lines(file: Path, dialect: Dialect) -> FileCheck:
     import polars as pl
 
     names = header(file, dialect)
-    repeated = tuple(name for name, times in Counter(names).items() if times > 1)
-    named = bool(dialect.header) and first_fields(file, dialect) == names
+    found = FileCheck(
+        repeated=tuple(name for name, times in Counter(names).items() if times > 1),
+        named=bool(dialect.header) and first_fields(file, dialect) == names,
+    )
     if dialect.quoted_newlines:
-        return FileCheck(repeated=repeated, named=named)
+        return found
     separator = dialect.delimiter
 
     def fields(lines: pl.Series) -> pl.Series:
@@ -585,7 +587,7 @@ def check_lines(file: Path, dialect: Dialect) -> FileCheck:
         .collect(engine="streaming")
         .row(0, named=True)
     )
-    return FileCheck(**counted, repeated=repeated, named=named)
+    return replace(found, **counted)
 
 
 def as_number(text: pl.Expr, decimal: str = ".", *, boolean: bool = False) -> pl.Expr:

@@ -69,6 +69,7 @@ from escudo.synthesis.neural._network import (
     units_of,
 )
 from escudo.synthesis.neural._start import (
+    TrainingRule,
     clip_bound,
     codes_of,
     expected_rows,
@@ -169,21 +170,16 @@ class _Neural:
                 f"discover='joint' has a gate for every pair of columns, which are too many here: {len(schema.names)} "
                 "columns. Run 'escudo discover' first and pass its graph."
             )
-        if self.batch is not None and rows is None:
-            raise InputError("batch is a number of rows out of public_rows; give that too.")
         pairs, known = open_pairs(schema, graph)
         rule = rule_for(rows, len(schema.names), budget.epsilon, latent=False)
+        sampled = self._sampled(rule, rows)
         start = Independent().prepare(
             schema, None, neighbours, Budget(epsilon_of_share(_JOINT_START, budget), budget.delta)
         )
         taken = start.plan.event
         assert taken is not None
         steps = max(_JOINT_LONGER * rule.steps if self.steps is None else self.steps, 2)
-        sampled = rule.sampling_probability if self.batch is None or rows is None else min(1.0, self.batch / rows)
-
-        def events(noise: float) -> list[Event]:
-            return [taken, RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)]
-
+        both = self._training(neighbours, budget, (steps, sampled), rule.learning_rate, taken)
         sizes = {"latent": self.latent, "encoder": self.encoder, "decoder": self.decoder}
         return PreparedJoint(
             schema,
@@ -193,14 +189,7 @@ class _Neural:
             knowledge=graph,
             latent=sizes if self.latent else {},
             start=start,
-            training=Training(
-                steps=steps // 2,
-                sampling_probability=sampled,
-                noise_multiplier=calibrate(events, budget),
-                clip_norm=1.0,
-                learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
-                averaging=rule.averaging,
-            ),
+            training=replace(both, steps=steps // 2, averaging=rule.averaging),
             later=steps - steps // 2,
             given=frozenset({"learning_rate"} if self.learning_rate is not None else ()),
             delta=budget.delta,
@@ -217,9 +206,8 @@ class _Neural:
         """
         if self.discover is not None:
             return self._joint(schema, graph, neighbours, budget)
-        rows = neighbours.rows
-        if self.batch is not None and rows is None:
-            raise InputError("batch is a number of rows out of public_rows; give that too.")
+        rule = rule_for(neighbours.rows, len(schema.names), budget.epsilon, latent=self.latent > 0)
+        sampled = self._sampled(rule, neighbours.rows)
         units, followed = units_of(schema, graph, latent=self.latent > 0)
         network = Network(
             columns_of(schema),
@@ -230,20 +218,13 @@ class _Neural:
             encoder=self.encoder if self.latent else (),
             decoder=self.decoder if self.latent else (),
         )
-        rule = rule_for(rows, len(schema.names), budget.epsilon, latent=self.latent > 0)
         share = rule.start_share if self.start_share is None else self.start_share
         first = Moments(form=self.form) if self.start == "moments" else Independent()
         start = first.prepare(schema, graph, neighbours, Budget(epsilon_of_share(share, budget), budget.delta))
         steps = rule.steps if self.steps is None else self.steps
-        sampled = rule.sampling_probability
-        if self.batch is not None and rows is not None:
-            sampled = min(1.0, self.batch / rows)
         taken = start.plan.event
         assert taken is not None
-
-        def events(noise: float) -> list[Event]:
-            return [taken, RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)]
-
+        training = self._training(neighbours, budget, (steps, sampled), rule.learning_rate, taken)
         exact = network.is_logit and all(form == "logit" for form in start.design.forms.values())
         rule = replace(rule, pretraining=0) if exact else rule
         prepared = PreparedNeural(
@@ -253,15 +234,8 @@ class _Neural:
             generator=self.name,
             graph=followed,
             start=start,
-            training=Training(
-                steps=steps,
-                sampling_probability=sampled,
-                noise_multiplier=calibrate(events, budget),
-                clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
-                learning_rate=rule.learning_rate if self.learning_rate is None else self.learning_rate,
-                decline=0.8,  # the last steps are small, so that their noise is
-                averaging=rule.averaging,
-            ),
+            # The last steps are small, so that their noise is.
+            training=replace(training, decline=0.8, averaging=rule.averaging),
             given=frozenset(name for name in ("clip_norm", "learning_rate") if getattr(self, name) is not None),
             pretraining=rule.pretraining if self.pretraining is None else self.pretraining,
             delta=budget.delta,
@@ -272,12 +246,49 @@ class _Neural:
             folder=Path(self.checkpoint),
             facts=prepared.facts,
             start=taken,
-            step=step_event(neighbours, sampled, prepared.training.noise_multiplier),
-            steps=prepared.training.steps,
+            step=step_event(neighbours, sampled, training.noise_multiplier),
+            steps=training.steps,
             again=self.again,
         )
         kept.require_same()
         return replace(prepared, checkpoint=kept)
+
+    def _sampled(self, rule: TrainingRule, rows: int | None) -> float:
+        """Return the chance of each row in each step: as was asked, or by the rule.
+
+        Raises:
+            InputError: If a number of rows was asked for, out of one that is not public.
+        """
+        if self.batch is None:
+            return rule.sampling_probability
+        if rows is None:
+            raise InputError("batch is a number of rows out of public_rows; give that too.")
+        return min(1.0, self.batch / rows)
+
+    def _training(
+        self, neighbours: Neighbours, budget: Budget, rounds: tuple[int, float], rate: float, *before: Event
+    ) -> Training:
+        """Return a training with the least noise that a budget allows beside what is released before.
+
+        Args:
+            neighbours: Which tables are neighbours.
+            budget: What all of it may cost.
+            rounds: How many steps there are, and the chance of each row in each.
+            rate: The learning rate, if none was asked for.
+            before: What is released before.
+        """
+        steps, sampled = rounds
+
+        def events(noise: float) -> list[Event]:
+            return [*before, RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)]
+
+        return Training(
+            steps=steps,
+            sampling_probability=sampled,
+            noise_multiplier=calibrate(events, budget),
+            clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
+            learning_rate=rate if self.learning_rate is None else self.learning_rate,
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -353,11 +364,7 @@ class Vae(_Neural):
                 "beforehand: say how many rows there are, where the table is made (public_rows), if that is public."
             )
         network, followed, claimed = self._printed(schema, graph)
-        steps, sampled = self._length(rows)
-
-        def events(noise: float) -> Event:
-            return RepeatedEvent(event=step_event(neighbours, sampled, noise), count=steps)
-
+        training = self._training(neighbours, budget, self._length(rows), _PRINTED_RATE)
         return PreparedNeural(
             schema,
             neighbours,
@@ -367,14 +374,7 @@ class Vae(_Neural):
             start=None,
             claimed=claimed,
             architecture=self.architecture,
-            training=Training(
-                steps=steps,
-                sampling_probability=sampled,
-                noise_multiplier=calibrate(events, budget),
-                clip_norm=1.0 if self.clip_norm is None else self.clip_norm,
-                learning_rate=_PRINTED_RATE if self.learning_rate is None else self.learning_rate,
-                averaging=0.0,
-            ),
+            training=replace(training, averaging=0.0),
             given=frozenset({"clip_norm", "learning_rate"}),
             pretraining=0,
             delta=budget.delta,
