@@ -66,7 +66,8 @@ class Finding:
 def every_case(engines: dict[str, Any] = ENGINES) -> Iterator[Case]:
     """Yield every case there is; files have an engine of their own, and so have linked tables."""
     for verb in every_verb():
-        for engine in (verb.file,) if verb.file else engines:
+        fitting = [name for name, engine in engines.items() if engine.texts or verb.content != "written"]
+        for engine in (verb.file,) if verb.file else fitting:
             for relation in verb.relations:
                 for unit in verb.units:
                     yield Case(verb=verb, engine=engine, relation=relation, unit=unit)

@@ -32,7 +32,7 @@ def postgresql_if_there() -> Iterator[str | None]:
 
 def use(address: str) -> None:
     """Add the engine of a server that runs."""
-    ENGINES["postgresql"] = Engine(lambda rows, names: _table(address, rows, names))
+    ENGINES["postgresql"] = Engine(lambda rows, names: _table(address, rows, names), texts=False)
 
 
 @cache

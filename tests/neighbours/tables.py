@@ -25,7 +25,7 @@ from escudo.table import Schema
 
 Row = dict[str, Any]
 Rows = list[Row]
-Content = Literal["mixed", "numbers", "unbinned", "rare"]
+Content = Literal["mixed", "numbers", "unbinned", "rare", "written"]
 
 MOST_ROWS = 2  # of a person that count
 RELATIONS: tuple[Relation, ...] = ("replace_one", "add_remove")
@@ -46,7 +46,16 @@ RARE: dict[str, Any] = {
     **{name: {"type": "boolean", "missing": place % 5 == 0} for place, name in enumerate(CODES)},
     "stage": MIXED["stage"],
 }
-COLUMNS: dict[Content, dict[str, Any]] = {"mixed": MIXED, "numbers": NUMBERS, "unbinned": UNBINNED, "rare": RARE}
+WRITTEN: dict[str, Any] = {
+    "smoke": MIXED["smoke"],
+    "price": {"type": "numeric", "lower": 0, "upper": 100, "bins": 4, "format": "$1,234.5", "missing": True},
+    "share": {"type": "numeric", "lower": 0, "upper": 1, "bins": 4, "format": "123450.0%"},
+    "lung": MIXED["lung"],
+}
+"""Columns of numbers that are written as texts."""
+COLUMNS: dict[Content, dict[str, Any]] = {
+    "mixed": MIXED, "numbers": NUMBERS, "unbinned": UNBINNED, "rare": RARE, "written": WRITTEN,
+}  # fmt: skip
 RULES = ("lung = true -> smoke = yes", "age >= 90 -> stage != 1")
 """Public rules for columns without bins, which about half of the private rows break."""
 
@@ -55,6 +64,7 @@ ARROWS = {
     "unbinned": [("smoke", "lung"), ("age", "stage"), ("stage", "lung")],
     "numbers": [("height", "dose"), ("height", "pressure"), ("dose", "pressure")],
     "rare": [("stage", "code 0"), ("stage", "code 1")],
+    "written": [("smoke", "lung"), ("price", "share"), ("share", "lung")],
 }
 
 
@@ -99,6 +109,12 @@ TEXTS = [
     "e\u0301", "＝ｙｅｓ", 'say "yes"', '"', "'", "a,b", "a\tb", "=cmd|' /C calc'!A0", "x" * 3000, "☕", "\u202eyes",
     "yes\u200b",
 ]  # fmt: skip
+NUMBERS_IN_TEXTS = [
+    "$50", "-$5", "$1,234.50", "$1,2", "$ 7 ", "$7e1", "1E-3", "1e999", "-1e999", "1e-999", "e5", "$", ".", "-", "+-5",
+    "50%", "5 %", "% 5", "5e1%", "0.5", "120%", "-3%", "99.99999999999999999999%", "1" * 3000, "$1" + ",000" * 900,
+    "1e" + "9" * 3000, " " * 3000 + "5", "5" + " " * 3000 + "%", "5\n%", "\u066053", "５", "$5\x00", "inf", "NaN",
+    "5%%", "25%", "25.000000000000001%", "$25", "$24.999999999999999999", "\u22125", "(5)", "5,5",
+]  # fmt: skip
 REALS = [
     math.nan, math.inf, -math.inf, -0.0, 0.0, 1.0, 2.0, 25.0, math.nextafter(25.0, 0), 50.0, 100.0,
     100.00000000000001, 2.0**53 - 1, 2.0**53, 2.0**53 + 2, -(2.0**53), 2.0**63, -(2.0**64), 5e-324, 1e308, -1e308,
@@ -142,6 +158,14 @@ def ordinary(content: Content, rng: np.random.Generator) -> Row:
         return {"height": height, "dose": float(rng.random() * 50 + height / 2), "pressure": float(rng.random() * 100)}
     if content == "rare":
         return {**{name: bool(rng.random() < 0.04) for name in CODES}, "stage": int(rng.integers(1, 4))}
+    if content == "written":
+        amount, part = rng.random() * 1200, rng.random() * 100
+        return {
+            "smoke": str(rng.choice(["no", "yes"])),
+            "price": f"${amount / 10:,.2f}" if amount < 1000 else f"{amount:.3e}",
+            "share": f"{part:.1f}%" if part < 80 else f"{part / 100:.3f}",
+            "lung": bool(rng.random() < 0.5),
+        }
     return {
         "smoke": str(rng.choice(["no", "yes"])),
         "age": float(rng.integers(0, 100)),
@@ -169,6 +193,8 @@ def _odd_value(name: str, rng: np.random.Generator, *, objects: bool) -> Any:
         return one([*OBJECTS, *TEXTS, *REALS])
     if name == "smoke":
         return one(TEXTS)
+    if name in ("price", "share"):
+        return one([*NUMBERS_IN_TEXTS, *NUMBERS_IN_TEXTS, *TEXTS])
     if name == "lung" or name in CODES:
         return one([True, True, False, None])
     if name == "stage":
@@ -304,6 +330,8 @@ def _flag(value: Any) -> bool | None:
 TYPES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "smoke": (pl.String, _text),
     "remark": (pl.String, _text),
+    "price": (pl.String, _text),
+    "share": (pl.String, _text),
     "lung": (pl.Boolean, _flag),
     "stage": (pl.Int64, _whole),
     "who": (pl.Int64, _whole),
@@ -361,10 +389,12 @@ class Engine:
     Attributes:
         frame: Makes its frame of rows, with these columns.
         objects: Whether a cell can hold any Python object.
+        texts: Whether it hands over texts, so that they are read as numbers; a database does not.
     """
 
     frame: Callable[[Rows, Sequence[str]], Any]
     objects: bool = False
+    texts: bool = True
 
 
 ENGINES: dict[str, Engine] = {
@@ -375,7 +405,7 @@ ENGINES: dict[str, Engine] = {
     "pandas objects": Engine(_objects, objects=True),
     "pandas arrow": Engine(lambda rows, names: _polars(rows, names).to_pandas(use_pyarrow_extension_array=True)),
     "pyarrow": Engine(lambda rows, names: _polars(rows, names).to_arrow()),
-    "duckdb": Engine(lambda rows, names: duckdb.from_arrow(_arrow(rows, names))),
+    "duckdb": Engine(lambda rows, names: duckdb.from_arrow(_arrow(rows, names)), texts=False),
     "dask": Engine(_dask, objects=True),
 }
 """Every engine in this process; ``servers`` adds those that need one."""

@@ -330,6 +330,7 @@ PYTHON = [
     Verb(name="effect_of, refuted", ask=_effect(refute=["placebo", "random-cause"]), cost=150),
     Verb(name="learn_schema", ask=_learnt, rows=40, cost=95),
     Verb(name="evaluate_privately", ask=_judged, cost=415),
+    Verb(name="synthesize numbers that are written as texts", ask=_fitted("marginals"), content="written", cost=40),
     Verb(
         name="synthesize without a graph, rare levels together",
         ask=_fitted("marginals", graph=False),
@@ -411,6 +412,10 @@ def _commands() -> Iterator[Verb]:
         yield Verb(name=f"escudo schema learn --schema {ending}", ask=known, rows=40, file=ending, cost=100)
     for ending in ("nameless.csv", "sqlite", "xlsx"):
         yield Verb(name=f"escudo release {ending}", ask=_command(_RELEASE), file=ending, cost=300)
+
+    for ending in ("csv", "ndjson", "sqlite", "xlsx"):
+        name = f"escudo release {ending}, numbers that are written as texts"
+        yield Verb(name=name, ask=_command(_RELEASE), content="written", file=ending, cost=300)
 
 
 COMMANDS = [*_commands()]

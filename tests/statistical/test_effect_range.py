@@ -8,7 +8,7 @@ import pytest
 
 import escudo
 from escudo.causal import CausalGraph
-from escudo.synthesis import _effect_range
+from escudo.synthesis import _model_effects
 
 TABLES, CONFIDENCE = 60, 0.9
 LEAST = 45  # of 60: below it with probability 3e-4 if intervals hold 90 %, and 0.97 if they are half as wide
@@ -32,8 +32,8 @@ def found() -> list[tuple[tuple[float, float], ...]]:
     rng = np.random.default_rng(3)
     ends = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_effect_range, "REFITS", 20)
-        patch.setattr(_effect_range, "_POOL", 20_000)
+        patch.setattr(_model_effects, "REFITS", 20)
+        patch.setattr(_model_effects, "_POOL", 20_000)
         for seed in range(TABLES):
             table = escudo.PrivateTable(rows(1_500, rng), SCHEMA)
             model = escudo.synthesize(table, GRAPH, epsilon=0.5, delta=1e-6, seed=seed)

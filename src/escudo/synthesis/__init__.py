@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from escudo.synthesis._clinic import Clinic, clinic
     from escudo.synthesis._discovered import DiscoveredSynthesis as DiscoveredSynthesis
     from escudo.synthesis._discovered import prepare_discovered
-    from escudo.synthesis._effect_range import EffectRange
     from escudo.synthesis._files import holds_linked as holds_linked
     from escudo.synthesis._files import load, load_linked
     from escudo.synthesis._forecast import Forecast, forecast
@@ -60,9 +59,10 @@ if TYPE_CHECKING:
     from escudo.synthesis._linked_discovered import LinkedDiscoveredSynthesis as LinkedDiscoveredSynthesis
     from escudo.synthesis._linked_discovered import PreparedLinkedDiscovered as PreparedLinkedDiscovered
     from escudo.synthesis._linked_model import LinkedModel, RowModel
-    from escudo.synthesis._model import CausalModel, Model, ModelEffect
+    from escudo.synthesis._model import CausalModel, Model
     from escudo.synthesis._model import cell_of as cell_of
-    from escudo.synthesis._model import cell_values as cell_values
+    from escudo.synthesis._model_effects import EffectRange, ModelEffect
+    from escudo.synthesis._model_effects import cell_values as cell_values
     from escudo.synthesis._stability import NodeStability, ParameterChange, Stability, stability
     from escudo.synthesis._structure import refusals_of as refusals_of
     from escudo.synthesis.neural import NeuralModel
@@ -137,11 +137,11 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "TableConditional",
         ],
         "_linear": ["LinearConditional", "LinearModel"],
-        "_effect_range": ["EffectRange"],
         "_linked": ["LinkedSynthesis", "PreparedLinked", "drawn_histories"],
         "_linked_discovered": ["LinkedDiscoveredSynthesis", "PreparedLinkedDiscovered"],
         "_linked_model": ["LinkedModel", "RowModel"],
-        "_model": ["CausalModel", "Model", "ModelEffect", "cell_of", "cell_values"],
+        "_model": ["CausalModel", "Model", "cell_of"],
+        "_model_effects": ["EffectRange", "ModelEffect", "cell_values"],
         "_stability": ["NodeStability", "ParameterChange", "Stability", "stability"],
         "_structure": ["refusals_of"],
         "neural": ["NeuralModel"],

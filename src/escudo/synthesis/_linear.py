@@ -53,13 +53,13 @@ from escudo.synthesis._laws import as_integers
 from escudo.synthesis._model import (
     BLOCK,
     Model,
-    ModelEffect,
     anchor_of,
     column_of,
     number_within,
     public_rows,
     stored_laws,
 )
+from escudo.synthesis._model_effects import ModelEffect
 from escudo.synthesis._structure import Structure, check_graph, graph_of, structure_of
 from escudo.table import Numeric, PrivateTable, Schema, count_sensitivity
 

@@ -1,31 +1,19 @@
-r"""The released model: a causal graph with a law per node, to be sampled, intervened on, saved; and its effects.
+r"""The released model: a causal graph with a law per node, to be sampled, intervened on, saved.
 
 A model holds no row of the table it was fitted on: only its schema, its graph, noisy parameters and the guarantee they
 were bought under. Everything done with it afterwards is post-processing and costs nothing.
 
 :class:`Model` is what all models are, :class:`CellModel` one that draws rows of schema cells, :class:`CausalModel`
-the one with a law per column. (``LinearModel`` is in ``_linear``, ``NeuralModel`` in ``neural``.)
-
-**Effects** (:class:`ModelEffect`). The average effect of one column on another, read off a model: for each level of the
-treatment it holds the law of the outcome under do(treatment = level), and its mean where the outcome is a number.
-
-**Ranges** (:class:`EffectRange`). Where the direction of edges at the treatment x is open, each set P of columns that
-may be its causes, because some graph of the class has just these, gives one law,
-
-.. math:: p(y \mid do(x)) = \sum_p p(p)\, p(y \mid x, p),
-
-which is p(y) if y is itself in P. All graphs with the same P agree on it, since P blocks every path into x; so these
-are all the laws that the class allows (M. Maathuis, M. Kalisch, P. Bühlmann (2009), "Estimating high-dimensional
-intervention effects from observational data", Annals of Statistics).
+the one with a law per column. (``LinearModel`` is in ``_linear``, ``NeuralModel`` in ``neural``; what holds in
+every row in ``_holding``, effects that are read off a model in ``_model_effects``.)
 """
 
 from __future__ import annotations
 
 import math
 import re
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
@@ -35,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo._card import card, number_of, plain, tracking
+from escudo._card import number_of, tracking
 from escudo._files import to_pandas
 from escudo._plot import panels, shares
 from escudo._validate import did_you_mean, one_of, whole
@@ -43,6 +31,15 @@ from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError, SchemaError, ZeroProbabilityError
 from escudo.mechanisms import Purse
 from escudo.privacy import Guarantee, Neighbours, Plan, Receipt
+from escudo.synthesis._holding import (
+    CellRule,
+    Holding,
+    derived_columns,
+    held,
+    kept_cells,
+    mended_cells,
+    moved_columns,
+)
 from escudo.synthesis._laws import (
     Codes,
     Conditional,
@@ -53,18 +50,15 @@ from escudo.synthesis._laws import (
     dense_table,
     drawer,
     laws_under,
-    typical_numbers,
 )
-from escudo.synthesis._mending import MENDED, mended_cells, mended_rows
 from escudo.synthesis._structure import check_graph, check_identified, check_settled
-from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema, broken_rows, plain_values
+from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 
 if TYPE_CHECKING:
-    import narwhals as nw
     import polars as pl
 
     from escudo.causal import Network
-    from escudo.synthesis._effect_range import EffectRange
+    from escudo.synthesis._model_effects import EffectRange, ModelEffect
 
 T = TypeVar("T", "pl.DataFrame", NDArray[np.int64])
 
@@ -194,22 +188,22 @@ class Model(ABC):
         asked = self._asked(rows, do, given, wanted, seed)
         count, how = asked[0], asked[1:]
         numbers = {name: self._set_number(name, value) for name, value in by_column("do", do).items()}
-        moved = moved_columns(self.schema, kept={*by_column("do", do), *by_column("given", given)})
+        fixed = {*by_column("do", do), *by_column("given", given)}
+        holding = Holding(self.schema, moved_columns(self.schema, fixed))
 
         def exact(frame: pl.DataFrame) -> pl.DataFrame:
             kinds = frame.schema
             set_to = (pl.lit(x).cast(kinds[name]).alias(name) for name, x in numbers.items() if x is not None)
-            return with_derived(self.schema, frame.with_columns(set_to), moved)
+            return holding.derived(frame.with_columns(set_to))
 
         def drawn(rows: int) -> pl.DataFrame:
             return exact(pl.concat(self._frames(rows, *how)))
 
-        if not self.schema.rules and not self._derived:
+        if not holding.anything:
             return (exact(frame).select(wanted) for frame in self._frames(count, *how))
         sizes = (min(BLOCK, count - start) for start in range(0, max(count, 1), BLOCK))
-        keeping = partial(self._keeping, moved=moved)
-        mended = None if do or given else partial(self._mended, moved=moved, rng=asked[-1])
-        return (pl.concat(self._held(size, drawn, keeping, mended)).select(wanted) for size in sizes)
+        mended = None if fixed else partial(holding.mended, rng=how[-1])
+        return (pl.concat(held(size, drawn, holding.kept, mended)).select(wanted) for size in sizes)
 
     def plot(
         self,
@@ -245,78 +239,6 @@ class Model(ABC):
             levels = column.levels if isinstance(column, Categorical) else None
             shares(place, name, {what: frame[name].to_list() for what, frame in drawn.items()}, levels)
         return axes
-
-    def _keeping(self, frame: pl.DataFrame, moved: Mapping[str, str]) -> pl.DataFrame:
-        """Return the rows that break no rule of the schema, and hold its bounds where columns were moved."""
-        import narwhals as nw
-
-        columns, kept = self.schema.columns, nw.from_native(frame)
-        if self.schema.rules:
-            kept = kept.filter(~broken_rows(self.schema.checked_rules, columns, plain_values(columns)))
-        for _, outside in self._out_of_bounds(moved):  # clamped, they would be no difference any more
-            kept = kept.filter(~outside | outside.is_null())
-        return kept.to_native()
-
-    def _out_of_bounds(self, moved: Mapping[str, str]) -> list[tuple[str, nw.Expr]]:
-        """Return for each derived column, and for each that follows from one, which rows are beyond its bounds."""
-        value_of, found = plain_values(self.schema.columns), []
-        for derived in self._derived:
-            for name in dict.fromkeys((derived.name, moved.get(derived.name, derived.name))):
-                column = self.schema[name]
-                assert isinstance(column, Numeric)
-                found.append((derived.name, ~value_of(name).is_between(*column.bounds)))
-        return found
-
-    def _mended(self, frame: pl.DataFrame, moved: Mapping[str, str], rng: np.random.Generator) -> pl.DataFrame:
-        """Return rows that hold what :meth:`_keeping` looks at, made of some that may not; none where none is found."""
-        columns = self.schema.columns
-        value_of = plain_values(columns)
-        broken = [(rule.columns, rule.broken(columns, value_of)) for rule in self.schema.checked_rules]
-        beyond = [((name,), outside) for name, outside in self._out_of_bounds(moved)]
-        derived = partial(with_derived, self.schema, moved=moved)
-        return mended_rows(self.schema, frame, moved, derived, [*broken, *beyond], rng)
-
-    @property
-    def _derived(self) -> list[Numeric]:
-        return [column for column in self.schema.fields if isinstance(column, Numeric) and column.derived is not None]
-
-    def _held(
-        self,
-        rows: int,
-        drawn: Callable[[int], T],
-        keeping: Callable[[T], T],
-        mended: Callable[[T], T] | None,
-    ) -> list[T]:
-        """Return rows that break no rule of the schema, in parts: others are drawn in place of those that do.
-
-        Where hardly one holds, and nothing is set or observed, what is missing is ``mended``.
-
-        Raises:
-            ZeroProbabilityError: If no row holds the rules, or hardly one of those that were asked for.
-        """
-        first = drawn(rows)
-        if not self.schema.rules and not self._derived:
-            return [first]
-        parts = [keeping(first)]
-        found, tried = len(parts[0]), rows
-        while found < rows:
-            if tried >= _MOST_DRAWN * rows + _LEAST_DRAWN:
-                made = drawn(0) if mended is None else mended(drawn(rows - found))
-                if len(made):
-                    warnings.warn(MENDED.format(tried=tried, found=found, missing=rows - found), stacklevel=2)
-                    parts.append(made)
-                    break
-                raise ZeroProbabilityError(
-                    f"Of {tried:,} rows that were drawn, {found:,} hold the rules of the schema and the bounds of what "
-                    "is derived. Either what is set or observed hardly goes with them: ask for something they allow. "
-                    "Or the model is mostly noise, which knows of neither: it takes more rows or a larger ε."
-                )
-            # As many as are likely to do, but no more than fit beside each other.
-            wanted = min(int(1.1 * (rows - found) * tried / max(found, 1)) + 64, max(4 * rows, _LEAST_DRAWN))
-            part = keeping(drawn(wanted))[: rows - found]
-            parts.append(part)
-            found, tried = found + len(part), tried + wanted
-        return parts
 
     def _set_number(self, name: str, value: object) -> float | int | None:
         """Return the number or day that a column is set to; None where it has levels or is set to be missing.
@@ -370,7 +292,7 @@ class Model(ABC):
             {name: self._read(argument, name, value) for name, value in by_column(argument, values).items()}
             for argument, values in (("do", do), ("given", given))
         )
-        for column in self._derived:
+        for column in derived_columns(self.schema):
             if column.name in fixed or column.name in evidence:
                 raise InputError(
                     f"{column.name} is derived from {' and '.join(column.derived or ())}; set or observe these instead."
@@ -402,7 +324,7 @@ class Model(ABC):
 
     def answers_do(self, name: str) -> bool:
         """Return whether a column can be set, and the graph settles what that does to all others."""
-        if name in [column.name for column in self._derived]:
+        if name in [column.name for column in derived_columns(self.schema)]:
             return False
         try:
             self.check_do([name], self.schema.names)
@@ -467,20 +389,13 @@ class CellModel(Model):
             parts = self._drawn_cells(rows, *asked[1:])
             return np.concatenate([np.stack([part[name] for name in needed], axis=1) for part in parts])
 
-        masks = [(rule.columns, rule.shares(self.schema.columns) > 0) for rule in self.schema.checked_rules]
-
-        def keeping(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-            kept = np.ones(len(cells), dtype=bool)
-            for (one, other), mask in masks:
-                kept &= mask[cells[:, needed.index(one)], cells[:, needed.index(other)]]
-            return cells[kept]
-
-        def mended(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-            places = [((needed.index(one), needed.index(other)), mask) for (one, other), mask in masks]
-            return mended_cells(cells, places, asked[-1])
-
-        held = self._held(asked[0], drawn, keeping, None if do or given else mended)
-        return np.concatenate(held)[:, : len(wanted)]
+        rules: list[CellRule] = []
+        for rule in self.schema.checked_rules:
+            one, other = map(needed.index, rule.columns)
+            rules.append(((one, other), rule.shares(self.schema.columns) > 0))
+        mended = None if do or given else partial(mended_cells, rules=rules, rng=asked[-1])
+        parts = held(asked[0], drawn, partial(kept_cells, rules=rules), mended)
+        return np.concatenate(parts)[:, : len(wanted)]
 
     def _frames(
         self, rows: int, fixed: dict[str, int], evidence: dict[str, int], rng: np.random.Generator
@@ -625,6 +540,8 @@ class CausalModel(CellModel):
             NotIdentifiableError: If the effect depends on something that the stated graph leaves open, or a latent acts
                 on the treatment and on what it affects.
         """
+        from escudo.synthesis._model_effects import model_effect
+
         return model_effect(self, treatment, outcome)
 
     def effect_range(self, treatment: str, outcome: str, *, confidence: float | None = None) -> EffectRange:
@@ -642,7 +559,7 @@ class CausalModel(CellModel):
             InputError: If one is no column, both are the same, or the model cannot be fitted again from what it holds.
             NotIdentifiableError: If more than the direction of edges is open, or there are too many of them.
         """
-        from escudo.synthesis._effect_range import effect_range
+        from escudo.synthesis._model_effects import effect_range
 
         return effect_range(self, treatment, outcome, confidence)
 
@@ -669,82 +586,6 @@ def anchor_of(purse: Purse) -> dict[str, Any]:
 
 
 # ---- what is asked of a model
-
-
-def moved_columns(schema: Schema, kept: Collection[str] = ()) -> dict[str, str]:
-    """Return for each derived column which of the two that it is derived from follows from it and the other.
-
-    Two days that are drawn by their bins may lie months apart where a stay takes three days. So an admission and a stay
-    are drawn, and the discharge follows: the one with wider bins, of which less is known, and the later one of two
-    alike; none, where both are ``kept`` (set or observed), or have a part in another difference.
-
-    Args:
-        schema: The columns.
-        kept: Columns that stay as they are.
-
-    >>> from escudo.table import Schema
-    >>> day = {"type": "date", "lower": "2024-01-01", "upper": "2024-12-31"}
-    >>> stay = {"type": "numeric", "lower": 0, "upper": 60, "from": "out - in", "unit": "days"}
-    >>> moved_columns(Schema.from_dict({"in": day, "out": day, "stay": stay}))
-    {'stay': 'out'}
-    """
-    found: dict[str, str] = {}
-    taken = set(kept)
-    for column in schema.fields:
-        if not isinstance(column, Numeric) or column.derived is None:
-            continue
-        widths = []
-        for name in column.derived:
-            source = schema[name]
-            assert isinstance(source, Numeric)
-            widths.append((source.bounds[1] - source.bounds[0]) / source.bins)
-        later, earlier = column.derived
-        order = (later, earlier) if widths[0] >= widths[1] else (earlier, later)
-        free = [name for name in order if name not in taken]
-        if free:
-            found[column.name] = free[0]
-        taken |= set(column.derived)
-    return found
-
-
-def with_derived(schema: Schema, frame: pl.DataFrame, moved: Mapping[str, str]) -> pl.DataFrame:
-    """Return rows in which the columns that a schema derives from others are these differences; null where one is.
-
-    Where one of the two follows from the difference that was drawn (:func:`moved_columns`), that is computed, and else
-    the difference. One that was drawn as missing beside two that are there is taken from another row.
-    """
-    import polars as pl
-
-    def number(name: str) -> pl.Expr:
-        column = schema[name]
-        assert isinstance(column, Numeric)
-        return (pl.col(name).cast(pl.Int32) if column.date else pl.col(name)).cast(pl.Float64)
-
-    made = []
-    for column in schema.fields:
-        if not isinstance(column, Numeric) or column.derived is None:
-            continue
-        later, earlier = map(number, column.derived)
-        if column.name in moved and frame[column.name].null_count() < frame.height:
-            name = moved[column.name]
-            drawn = pl.lit(_never_missing(frame[column.name])).cast(pl.Float64)
-            apart = column.distance(drawn, (later - earlier).fill_null(0.0), pl.Expr.floor)
-            value = earlier + apart if name == column.derived[0] else later - apart
-            source, kind = schema[name], frame.schema[name]
-            assert isinstance(source, Numeric)
-            value = value.round().cast(pl.Int32) if source.integer or source.date else value
-            there = pl.col(name).is_not_null()
-            frame = frame.with_columns(pl.when(there).then(value.cast(kind)).otherwise(None).alias(name))
-        apart = column.difference(later, earlier, pl.Expr.floor)
-        made.append((apart.cast(pl.Int64) if column.integer else apart).alias(column.name))
-    return frame.with_columns(made) if made else frame
-
-
-def _never_missing(drawn: pl.Series) -> pl.Series:
-    """Return what was drawn with every missing value replaced by one of another row."""
-    there = drawn.drop_nulls()
-    places = np.cumsum(drawn.is_null().to_numpy()) % len(there)
-    return drawn if len(there) == len(drawn) else drawn.zip_with(drawn.is_not_null(), there.gather(places))
 
 
 def by_column(argument: str, values: object) -> Mapping[str, object]:
@@ -833,135 +674,6 @@ def _listed(labels: Sequence[str]) -> str:
     return shown + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
-# ---- effects
-
-
-_MOST_DRAWN, _LEAST_DRAWN = 200, 20_000  # rows tried for each that is wanted, and in any case, until rules are given up
-_DRAWN = 200_000  # rows per level of the treatment, where the model is too large for an exact answer
-_SEED = 20_090_914  # any fixed number: the same model always gives the same answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelEffect:
-    """What setting a treatment does to an outcome, under a model.
-
-    Attributes:
-        treatment: The column that is set.
-        outcome: The column that responds.
-        levels: The values the treatment is set to, as text.
-        outcome_levels: The outcome's levels as text, a missing value included; none in a linear model.
-        law: P(outcome = level | do(treatment = value)): a row for each value, a number for each level.
-        means: The outcome's mean for each value, among rows where it is not missing; None where it is no number.
-            Numbers in bins count as the middle of their bin.
-        slope: The change of the mean per unit of the treatment, in a linear model; None in others.
-        exact: Whether the model was added up exactly; drawn from otherwise.
-    """
-
-    treatment: str
-    outcome: str
-    levels: tuple[str, ...]
-    outcome_levels: tuple[str, ...]
-    law: tuple[tuple[float, ...], ...]
-    means: tuple[float, ...] | None
-    slope: float | None = None
-    exact: bool = True
-
-    @classmethod
-    def of(
-        cls, schema: Schema, treatment: str, outcome: str, laws: Sequence[NDArray[np.float64]], *, exact: bool = True
-    ) -> ModelEffect:
-        """Return the effect that the law of an outcome's cells shows, for each cell that the treatment is set to."""
-        target = schema.columns[outcome]
-        values = cell_values(target)
-        return cls(
-            treatment=treatment,
-            outcome=outcome,
-            levels=tuple(schema.columns[treatment].labels[: len(laws)]),
-            outcome_levels=tuple(target.labels),
-            law=tuple(tuple(law.tolist()) for law in laws),
-            means=None if values is None else tuple(_mean(law, values) for law in laws),
-            exact=exact,
-        )
-
-    def difference(self, value: object, baseline: object) -> float:
-        """Return by how much the outcome's mean is higher at one value of the treatment than at another.
-
-        Raises:
-            InputError: If a value is none of ``levels``, or the outcome is no number.
-        """
-        if self.means is None:
-            raise InputError(
-                f"{self.outcome!r} is no number, so it has no mean; ask for shifts(), the change of each level's share."
-            )
-        return self.means[self._place(value)] - self.means[self._place(baseline)]
-
-    def shifts(self, value: object, baseline: object) -> dict[str, float]:
-        """Return by how much each level of the outcome is more frequent at one value of the treatment than at another.
-
-        Raises:
-            InputError: If a value is none of ``levels``, or the outcome has no levels.
-        """
-        if not self.outcome_levels:
-            raise InputError(f"{self.outcome!r} has no levels in a linear model; ask for difference().")
-        one, other = self.law[self._place(value)], self.law[self._place(baseline)]
-        return {level: a - b for level, a, b in zip(self.outcome_levels, one, other, strict=True)}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the effect as plain values."""
-        return plain(self)
-
-    def __str__(self) -> str:
-        lines = [f"{self.outcome} under do({self.treatment} = ...)" + ("" if self.exact else ", drawn from the model")]
-        for place, level in enumerate(self.levels):
-            parts = [f"mean {self.means[place]:.4g}"] if self.means is not None else []
-            if self.law and len(self.outcome_levels) <= 8:
-                named = zip(self.outcome_levels, self.law[place], strict=True)
-                parts += [f"{name} {share:.1%}" for name, share in named]
-            lines.append(f"  {level}: {', '.join(parts)}")
-        return "\n".join(lines + ([] if self.slope is None else [f"  per unit: {self.slope:+.4g}"]))
-
-    def _repr_html_(self) -> str:
-        title, *lines = str(self).split("\n")
-        return card(title, rows=[line.strip().partition(": ")[::2] for line in lines])
-
-    def _place(self, value: object) -> int:
-        text = str(value)
-        if text not in self.levels:
-            shown = ", ".join(self.levels[:8])
-            raise InputError(
-                f"{self.treatment!r} was not set to {text!r}; it was set to {shown}.{did_you_mean(text, self.levels)}"
-            )
-        return self.levels.index(text)
-
-
-def model_effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
-    """Return what setting each level of a treatment does to an outcome; a missing value is no level to set."""
-    names = model.schema.names
-    source, target = (
-        model.schema.columns[one_of(argument, name, names)]
-        for argument, name in (("treatment", treatment), ("outcome", outcome))
-    )
-    if treatment == outcome:
-        raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
-    model.check_do([treatment], [outcome])
-    exact = True
-    rows = []
-    for value in settings(source):
-        law, added_up = _law(model, {treatment: value}, outcome, target.size)
-        rows.append(law)
-        exact = exact and added_up
-    return ModelEffect.of(model.schema, treatment, outcome, rows, exact=exact)
-
-
-def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> tuple[NDArray[np.float64], bool]:
-    """Return the law of the outcome, and whether it is exact."""
-    try:
-        return model.probability([outcome], do=do), True
-    except InputError:
-        drawn = model.codes(_DRAWN, do=do, columns=[outcome], seed=_SEED)[:, 0]
-        return np.bincount(drawn, minlength=size) / _DRAWN, False
-
-
 _BIN = re.compile(r"\[(.+), (.+)[\])]")
 _BRACKETS = str.maketrans({"(": "[", ")": "]", "{": "[", "}": "]", ",": ";"})
 
@@ -976,24 +688,3 @@ def _plain_labels(column: Column) -> tuple[str, ...]:
             plain_label += "_"
         labels.append(plain_label)
     return tuple(labels)
-
-
-def settings(column: Column) -> Sequence[object]:
-    """Return a value for each cell that can be set."""
-    if isinstance(column, Categorical):
-        return list(column.levels)
-    return [float(number) for number in typical_numbers(column)]
-
-
-def cell_values(column: Column) -> NDArray[np.float64] | None:
-    """Return the number each cell stands for, a missing one left out; None if they are no numbers."""
-    if isinstance(column, Numeric):
-        return typical_numbers(column)
-    numbers = column.kind in ("integer", "boolean")
-    return np.array([float(level) for level in column.levels]) if numbers else None
-
-
-def _mean(law: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    present = law[: values.size]
-    total = float(present.sum())
-    return float(present @ values) / total if total > 0 else math.nan

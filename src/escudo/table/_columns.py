@@ -482,8 +482,9 @@ class Numeric(_Described):
             1970-01-01; a point in time counts as its day, in UTC if it has a zone.
         form: How text writes the number 1234.5, if the values are texts such as ``"$12,300"``: ``"$1,234.5"``,
             ``"1.234,5 kg"``. What stands before and after the digits may be left out, whatever its case and the blanks
-            there, and so may what stands between thousands; a text that is no number written so is missing. Numbers
-            are read as they are.
+            there, and so may what stands between thousands; a power of ten may follow, as in ``"1.5E-3 kg"``. A text
+            that is no number written so is missing. Numbers are read as they are. Percent are read as the form writes
+            them: with ``"1234.5%"`` the text ``"12%"`` is 12, with ``"123450.0%"`` it is 0.12, and bounds go with that.
         confirmed: Whether a person vouched that the bounds are public; false for those read from data.
         private: Whether bins are to be chosen by a release; said by ``bins="private"``.
         derived: The two columns of which this one is the difference, such as ``("visit", "birth")``.
@@ -503,6 +504,8 @@ class Numeric(_Described):
     ('2024-01-01 to 2024-01-31', [11])
     >>> Numeric("price", 0, 20_000, 2, form="$1,234.5", missing=True).encode(["$ 12,300", "7.5", "none"]).tolist()
     [1, 0, 2]
+    >>> Numeric("share", 0, 1, form="123450.0%").read("12.5 %"), Numeric("share", 0, 100, form="1234.5%").read("12.5 %")
+    (0.125, 12.5)
     """
 
     _learnt: ClassVar[str] = "lower and upper"
@@ -646,7 +649,8 @@ class Numeric(_Described):
             numbers_in_texts([form], form)
         except ValueError:
             raise self._error(
-                "format must show how text writes the number 1234.5, such as '$1,234.5', '1.234,5 €' or '1234.5 kg'."
+                "format must show how text writes the number 1234.5, such as '$1,234.5', '1.234,5 €' or '1234.5 kg'; "
+                "'1234.5%' where 12% are 12, '123450.0%' where they are 0.12."
             ) from None
 
     def _number(self, field: str, value: object) -> float:

@@ -57,7 +57,17 @@ from escudo.table._text_files import (
     seeming,
     stated_texts,
 )
-from escudo.table._values import ISO, as_dates, as_numbers, as_python, held_texts, is_null, loosely, numbers_in_texts
+from escudo.table._values import (
+    ISO,
+    as_dates,
+    as_numbers,
+    as_python,
+    held_texts,
+    in_hundredths,
+    is_null,
+    loosely,
+    numbers_in_texts,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -151,8 +161,12 @@ _SEEMS_A_ROW = (
     "called (--header NAME,NAME,...), that they are numbered (--header none) or that the first line does name them "
     "(--header first); or draft a schema."
 )
-_NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*")
+_NUMBER = re.compile(r"\s*[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?\s*")
 _FORM_NOTE = "format as it seems to be: how 1234.5 is written, with a sign or unit; what is not written so is missing"
+_PERCENT_NOTE = (
+    '; percent are numbers up to 100 by it: 12% is 12. For 0.12, as spreadsheets have it, state format = "{form}" and '
+    "bounds such as 0 and 1"
+)
 _UNITS_NOTE = (
     "Many look like numbers in several units or currencies, which escudo does not convert: to use it as a number, "
     "write all in one of them in the table"
@@ -170,7 +184,7 @@ _CURRENCIES = re.compile(
 )
 _AFFIXED = re.compile(
     r"[+-]?\s*(?P<before>(?![\d.,'’])\S[^\d+-]{0,9})??[+-]?"
-    r"(?P<digits>\d[\d.,'’\s]*?)(?P<after>\s*(?![\d.,'’])[^\s+-][^\d+-]{0,11})?"
+    r"(?P<digits>\d[\d.,'’\s]*?)([eE][+-]?\d{1,3})?(?P<after>\s*(?![\d.,'’])[^\s+-][^\d+-]{0,11})?"
 )
 _MOST_UNITS = 5
 _LONGEST_NUMBER = 60  # characters, with sign and unit: what is longer is not looked at
@@ -584,7 +598,10 @@ def _draft_form(frame: nw.LazyFrame[Any], name: str, form: str) -> Column:
     numbers = _texts_of(frame, name).select(as_numbers(pl.col(name), form).alias(name)).collect(engine="streaming")
     read: nw.LazyFrame[Any] = nw.from_native(numbers.lazy())
     drafted = _draft_numeric(read, name, integer=False)
-    return replace(drafted, form=form, note=f"{drafted.note}; {_FORM_NOTE}")
+    note = f"{drafted.note}; {_FORM_NOTE}"
+    if "%" in form:
+        note += _PERCENT_NOTE.format(form=re.sub("1(.?)234(.)5", r"123\g<1>450\g<2>0", form))
+    return replace(drafted, form=form, note=note)
 
 
 def _nearly_all(
@@ -1013,7 +1030,20 @@ def _is_json(data: Any) -> bool:
 
 
 def _advice(schema: Schema) -> Iterator[str]:
-    """Yield which difference a schema might derive: that of two columns in a stated order, which else is not kept."""
+    """Yield what to look at in a schema, whatever the table holds.
+
+    That is which difference it might derive: that of two columns in a stated order, which else is not kept; and where
+    bounds and format disagree about what percent are.
+    """
+    for column in schema.fields:
+        if isinstance(column, Numeric) and column.form is not None and "%" in column.form and not column.open:
+            size, hundredths = max(map(abs, column.bounds)), in_hundredths(column.form)
+            if size >= 100 if hundredths else size <= 1:
+                yield (
+                    f"{column.name!r} has values from {column.bounds[0]:g} to {column.bounds[1]:g}, and its format reads "
+                    f"'12%' as {0.12 if hundredths else 12}. State other bounds, or format = "
+                    f"'{'1234.5%' if hundredths else '123450.0%'}', by which it is {12 if hundredths else 0.12}."
+                )
     derived = {frozenset(column.derived or ()) for column in schema.fields if isinstance(column, Numeric)}
     for rule in schema.checked_rules:
         one, other = (schema[name] for name in rule.columns)

@@ -146,8 +146,8 @@ def linked_picture(schema: LinkedSchema, graph: CausalGraph, *, title: str | Non
     for child in (each for one in schema.of_people for each in (one, *schema.of_rows(one.name))):
         caption = f"each row of {child.name}" + (", in order" if child.order is not None else "")
         around |= {caption: tuple(rows[child.name])} if rows[child.name] else {}
-    before = frozenset(node for node in graph.nodes if node.endswith(PREVIOUS))
-    return graph.to_svg(labels=labels, plates=Plates(around, before), title=title)
+    before = [node for node in graph.nodes if node.endswith(PREVIOUS)]
+    return graph.to_svg(labels=labels, plates=Plates(around=around, before=frozenset(before)), title=title)
 
 
 def _people(schema: LinkedSchema, graph: CausalGraph) -> dict[str, Columns]:

@@ -181,6 +181,8 @@ def days_in_texts(values: Sequence[Any], form: str) -> NDArray[np.float64]:
 
 
 _SAMPLE = re.compile(r"([^0-9+-]*)1([^0-9]?)234([.,])5([^0-9+-]*)")  # 1234.5, as a format writes it
+_PERCENT = re.compile(r"(?=.*%)([^0-9+-]*)123([^0-9]?)450([.,])0([^0-9+-]*)")  # the same number in percent
+_LONGEST_FORM = 100  # characters
 _BETWEEN = {" ": r"[ \x{a0}\x{202f}]", "\u00a0": r"[ \x{a0}\x{202f}]", "'": "['\u2019]", ".": "[.]", ",": ","}
 _BLANK = r"[ \t\n\r\f\v\x{a0}\x{202f}]*"
 
@@ -189,35 +191,49 @@ def as_numbers(text: pl.Expr, form: str) -> pl.Expr:
     """Return text as float64, null where it is no number written as ``form`` writes 1234.5.
 
     What stands before or after the digits there may be left out, in any case, and so may what stands between thousands;
-    blanks at these places do not count.
+    blanks at these places do not count. A power of ten may follow the digits, as in ``1.5E-3``.
+
+    Where the form writes 1234.5 as ``123450.0%``, what has the sign is in hundredths (and has no power of ten), and
+    what has not is taken as it is. Patterns of polars take time in proportion to a text, whatever it is.
 
     Raises:
         ValueError: If the form writes no 1234.5.
     """
     import polars as pl
 
-    found = _SAMPLE.fullmatch(form)
+    found = (_SAMPLE.fullmatch(form) or _PERCENT.fullmatch(form)) if len(form) <= _LONGEST_FORM else None
     before, thousands, point, after = found.groups() if found else ("", "", "", "")
     if thousands == point or (thousands and thousands not in _BETWEEN):
         raise ValueError("not a form of numbers")
+    signed = "before" if "%" in before else "after"
     before, after = (_BLANK.join(map(re.escape, each.split())) for each in (before, after))
     between = _BETWEEN.get(thousands)
     grouped = f"[0-9]{{1,3}}(?:{between}[0-9]{{3}})+|" if between else ""
     pattern = (
-        f"^{_BLANK}([+-]?){_BLANK}(?i:{before})?{_BLANK}([+-]?){_BLANK}((?:{grouped}[0-9]*))((?:[{point}][0-9]*)?)"
-        f"{_BLANK}(?i:{after})?{_BLANK}$"
+        f"^{_BLANK}(?P<first>[+-]?){_BLANK}(?P<before>(?i:{before})?){_BLANK}(?P<second>[+-]?){_BLANK}"
+        f"(?P<digits>{grouped}[0-9]*)(?P<fraction>(?:[{point}][0-9]*)?)(?P<power>(?:[eE][+-]?[0-9]+)?)"
+        f"{_BLANK}(?P<after>(?i:{after})?){_BLANK}$"
     )
-    parts = text.str.extract_groups(pattern).struct
-    digits = parts.field("3").str.replace_all(between or "^$", "")
-    fraction = parts.field("4").str.replace(point, ".", literal=True)
-    return pl.concat_str(parts.field("1"), parts.field("2"), digits, fraction).cast(pl.Float64, strict=False)
+    part = text.str.extract_groups(pattern).struct.field
+    digits = part("digits").str.replace_all(between or "^$", "")
+    fraction, power = part("fraction").str.replace(point, ".", literal=True), part("power")
+    if in_hundredths(form):  # exactly: 12.3 divided by 100 need not be the float that is nearest to 0.123
+        power = pl.when(part(signed) == "").then(power).otherwise(power + "e-2")
+    return pl.concat_str(part("first"), part("second"), digits, fraction, power).cast(pl.Float64, strict=False)
+
+
+def in_hundredths(form: str) -> bool:
+    """Return whether a form writes 1234.5 in percent, as ``123450.0%``, so that ``12%`` is 0.12."""
+    return _PERCENT.fullmatch(form) is not None
 
 
 def numbers_in_texts(values: Sequence[Any], form: str) -> NDArray[np.float64]:
     """Read objects that are text as numbers; NaN for one that is no text, or no number written so.
 
-    >>> numbers_in_texts(["$12,300", "-$5.5", "7", "$1,2", "EUR 3", 4], "$1,234.5").tolist()
-    [12300.0, -5.5, 7.0, nan, nan, nan]
+    >>> numbers_in_texts(["$12,300", "-$5.5", "7", "$2e-3", "$1,2", "EUR 3", 4], "$1,234.5").tolist()
+    [12300.0, -5.5, 7.0, 0.002, nan, nan, nan]
+    >>> numbers_in_texts(["12%", "0.12"], "1234.5%").tolist(), numbers_in_texts(["12%", "0.12"], "123450.0%").tolist()
+    ([12.0, 0.12], [0.12, 0.12])
     """
     import polars as pl
 

@@ -16,7 +16,7 @@ import escudo
 from escudo.causal import CausalGraph
 from escudo.cli import app
 from escudo.errors import EscudoError
-from escudo.synthesis import _effect_range, load
+from escudo.synthesis import _model_effects, load
 
 SCHEMA = escudo.Schema.from_dict({"z": [0, 1], "x": [0, 1], "y": ["no", "yes"], "w": [0, 1]})
 GRAPH = CausalGraph.from_edges([("x", "y"), ("z", "y")], nodes=[*"zxyw"], undirected=[("z", "x")])
@@ -58,7 +58,7 @@ def test_where_an_edge_is_open_it_is_a_range_over_the_readings(model: str) -> No
 def test_values_and_levels_are_chosen_and_intervals_allow_for_noise(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_effect_range, "REFITS", 5)
+    monkeypatch.setattr(_model_effects, "REFITS", 5)
     there = json.loads(run(model, "x", "y", "--json", "--confidence", "0.9").stdout)
     back = json.loads(run(model, "x", "y=no", "--compare", "1, 0", "--json", "--confidence", "0.9").stdout)
     assert there["interval"][0] < there["range"][0] <= there["range"][1] < there["interval"][1]

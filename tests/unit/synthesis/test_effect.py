@@ -18,8 +18,8 @@ from escudo.cli import app
 from escudo.errors import InputError, NotIdentifiableError
 from escudo.privacy import Guarantee, Plan, PureEvent
 from escudo.synthesis import CausalModel, LinearModel, TableConditional, synthesize
-from escudo.synthesis import _model as effect_module
-from escudo.synthesis._model import ModelEffect
+from escudo.synthesis import _model_effects as effect_module
+from escudo.synthesis._model_effects import ModelEffect
 from escudo.table import PrivateTable, Schema
 
 Law = Callable[..., NDArray[np.float64]]

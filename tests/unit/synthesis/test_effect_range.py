@@ -13,7 +13,7 @@ import escudo
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError
 from escudo.privacy import Plan
-from escudo.synthesis import _effect_range, load
+from escudo.synthesis import _model_effects, load
 
 OPEN = CausalGraph.from_edges([("x", "y"), ("z", "y")], undirected=[("z", "x")])
 SCHEMA = escudo.Schema.from_dict({name: [0, 1] for name in "zxy"})
@@ -23,7 +23,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-6, "seed": 1}
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_effect_range, "REFITS", 5)
+    monkeypatch.setattr(_model_effects, "REFITS", 5)
 
 
 def table(schema: escudo.Schema = SCHEMA, **more: object) -> escudo.PrivateTable:
@@ -64,13 +64,13 @@ def test_a_release_that_chose_bins_and_paid_for_figures_has_intervals_of_its_own
     schema = escudo.Schema.from_dict({"z": [0, 1], "x": [0, 1], "y": [0, 1], "n": NUMBER})
     data = table(schema, n=np.random.default_rng(0).uniform(0, 9, 2_000))
     escudo.release(data, tmp_path / "release", OPEN, evaluate=0.1, **BUDGET)
-    model, plans, branches_of = load(tmp_path / "release" / "model"), [], _effect_range._branches
+    model, plans, branches_of = load(tmp_path / "release" / "model"), [], _model_effects._branches
 
     def seen(plan: Plan) -> Sequence[Plan]:
         plans.append(plan)
         return branches_of(plan)
 
-    monkeypatch.setattr(_effect_range, "_branches", seen)
+    monkeypatch.setattr(_model_effects, "_branches", seen)
     low, high = model.effect_range("x", "y", confidence=0.9).interval(1, 0)
     assert low < high < 1
     made, again = ({leaf.name: leaf.once for leaf in plan.leaves()} for plan in (plans[0], plans[-1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -101,24 +102,92 @@ def test_what_is_written_so_is_read_back(number: Decimal, form: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("$12,300", 12300.0), ("12300", 12300.0), ("$.50", 0.5), ("-$5", -5.0), ("$ -5", -5.0), (" $7 ", 7.0)],
+    [
+        ("$12,300", 12300.0),
+        ("12300", 12300.0),
+        ("$.50", 0.5),
+        ("-$5", -5.0),
+        ("$ -5", -5.0),
+        (" $7 ", 7.0),
+        ("1e5", 1e5),
+        ("$1.5E-3", 0.0015),
+        ("-$1,200e+1", -12000.0),
+        ("1e999", np.inf),
+        ("1e-999", 0.0),
+    ],
 )
 def test_what_may_be_left_out(text: str, number: float) -> None:
     assert PRICE.read(text) == number
 
 
 @pytest.mark.parametrize(
-    "text", ["", "$", "$1,23", "$1.234,5", "€5", "$5 each", "1e5", "(5)", "--5", "\u0661", "nan", "inf"]
+    "text",
+    ["", "$", "$1,23", "$1.234,5", "€5", "$5 each", "1e", "e5", "1 e5", "1e5.0", "(5)", "--5", "\u0661", "nan", "inf"],
 )
 def test_what_is_no_number_written_so_is_missing_and_no_error(text: str) -> None:
     assert np.isnan(PRICE.read(text))
     assert PRICE.encode([text]).tolist() == [20]
 
 
-@pytest.mark.parametrize("form", ["$", "1234", "$1.234.5", "1234.5 5", "-1234.5", "1;234.5", "", 5, "\ud800 1234.5"])
+@pytest.mark.parametrize("form", ["$", "1234", "$1.234.5", "1234.5 5", "-1234.5", "1;234.5", "", 5, "\ud800 1234.5",
+                                  "123450.0", "123450.0 kg", "123.450.0%", "x" * 100 + "1234.5"])  # fmt: skip
 def test_a_format_shows_how_one_number_is_written(form: Any) -> None:
     with pytest.raises(SchemaError, match=r"column 'price': format must show how text writes the number 1234\.5"):
         Schema.from_dict({"price": {"type": "numeric", "lower": 0, "upper": 1, "format": form}})
+
+
+@pytest.mark.parametrize("form", ["1234.5%", "123450.0%", "%123450.0", "123.450,0 %", "123,450.0%"])
+@given(share=st.decimals(0, 1, places=4))
+def test_percent_are_what_the_format_writes(form: str, share: Decimal) -> None:
+    written = f"{share * 100:f}".replace(".", "," if ",0" in form else ".")
+    column = Numeric("share", 0, 100, 2, form=form)
+    text = f"% {written}" if form.startswith("%") else f"{written} %"
+    assert column.read(text) == float(share * 100 if form == "1234.5%" else share), "the nearest float, always"
+    assert column.read(written) == column.read(float(share * 100)), "what has no sign is taken as it is"
+    assert np.isnan(Numeric("share", 0, 1, form="123450.0%").read("1e1%"))
+
+
+def test_a_check_says_where_bounds_and_percent_disagree() -> None:
+    def advice(form: str, upper: float) -> tuple[str, ...]:
+        column = {"type": "numeric", "lower": 0, "upper": upper, "format": form}
+        return check(pl.DataFrame({"share": ["12%", "7%"]}), Schema.from_dict({"share": column})).advice
+
+    assert advice("1234.5%", 100) == advice("123450.0%", 1) == advice("1234.5 kg", 1) == ()
+    (told,) = advice("1234.5%", 1)
+    assert "from 0 to 1, and its format reads '12%' as 12." in told
+    (told,) = advice("123450.0%", 100)
+    assert "from 0 to 100, and its format reads '12%' as 0.12." in told
+
+
+@pytest.mark.parametrize("form", ["$1,234.5", "1 234.5 kg", "123450.0%"])
+@pytest.mark.parametrize("part", ["1", " ", "1,234", "1 234", "$", "1e1", "1,", ".", "0", "%", "k", "-", "\u00a0"])
+def test_a_long_cell_takes_time_in_proportion_to_its_length(form: str, part: str) -> None:
+    column = Numeric("price", 0, 1, 1, form=form, missing=True)
+    text = part * (1_000_000 // len(part))
+    start = time.process_time()
+    cells = column.encode([text, f"1{text}", f"{text}1", f"1{text}kg"])
+    assert time.process_time() - start < 20, "one with the square of its length would take hours"
+    assert set(cells.tolist()) <= {0, 1}
+
+
+NUMBER_FORMS = st.builds(
+    "{}1{}234{}5{}".format,
+    st.sampled_from(["", "$", "US$ ", "(", "%", "\\d", "[", "e"]),
+    st.sampled_from(["", ",", ".", "'", " "]),
+    st.sampled_from([".", ","]),
+    st.text(alphabet=" kgE%€.*[]()|?^\\-&#~x\u212a", max_size=5),
+)
+
+
+@given(NUMBER_FORMS, st.lists(st.text(alphabet="0123456789.,'eE+-$%kg€ ()[]\\\n\x00", max_size=20) | st.text()))
+def test_no_format_and_no_cell_breaks_the_reader(form: str, texts: list[str]) -> None:
+    try:
+        column = Numeric("price", 0, 1000, 4, form=form, missing=True)
+    except SchemaError:
+        return  # by the format alone
+    told = column.encode(texts).tolist()
+    assert told == [column.encode([text]).item() for text in texts], "no cell decides how another one is read"
+    assert column.read(form) == 1234.5
 
 
 def test_a_format_goes_into_a_file_and_the_fingerprint_and_comes_back(tmp_path: Path) -> None:
@@ -190,6 +259,8 @@ def some(write: Any, several: int = 300) -> list[str]:
         ("$1,234.5", lambda x: f"${x:,.2f}"),
         ("1234.5 kg", lambda x: f"{x / 900:.1f} kg"),
         ("1234.5%", lambda x: f"{x / 900:.1f}%"),
+        ("1234.5 mol", lambda x: f"{x:.3e} mol"),
+        ("$1234.5", lambda x: f"${x:.4E}" if x > 40_000 else f"${x:.2f}"),
         ("€ 1.234,5", lambda x: f"€ {x:,.2f}".translate(str.maketrans(",.", ".,"))),
         ("1'234.5 CHF", lambda x: f"{x:,.2f} CHF".replace(",", "'")),
         ("US$1234.5", lambda x: f"US${x:.2f}"),
@@ -210,6 +281,19 @@ def test_a_draft_proposes_the_format_and_says_so(tmp_path: Path, form: str, writ
     (found,) = (each for each in check(tmp_path / "x.csv", schema).columns if each.name == "x")
     assert found.findings == ()
     assert found.missing == pytest.approx(3 / 300)
+
+
+def test_a_draft_of_percent_says_what_they_are_read_as(tmp_path: Path) -> None:
+    column = drafted(tmp_path, some(lambda x: f"{x / 900:.1f} %".replace(".", ",")), decimal=",")["x"]
+    assert isinstance(column, Numeric)
+    assert column.form == "1234,5 %"
+    assert '12% is 12. For 0.12, as spreadsheets have it, state format = "123450,0 %"' in column.note
+
+
+def test_numbers_with_powers_of_ten_are_numbers_in_a_draft(tmp_path: Path) -> None:
+    column = drafted(tmp_path, some(lambda x: f"{x:.3e}"))["x"]
+    assert isinstance(column, Numeric)
+    assert (column.form, column.upper) == (None, 90_000.0)
 
 
 def test_a_draft_of_a_frame_proposes_it_too() -> None:

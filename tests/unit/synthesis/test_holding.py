@@ -12,9 +12,9 @@ import pytest
 
 import escudo
 from escudo.errors import ZeroProbabilityError
-from escudo.synthesis import CausalModel, _model
+from escudo.synthesis import CausalModel, _holding
+from escudo.synthesis._holding import mended_cells
 from escudo.synthesis._laws import TableConditional
-from escudo.synthesis._mending import mended_cells
 from escudo.table import PrivateTable, Schema
 
 DATES = Schema.from_dict(
@@ -53,8 +53,8 @@ def certain(**cells: int) -> CausalModel:
 @pytest.fixture
 def impossible(monkeypatch: pytest.MonkeyPatch) -> CausalModel:
     """Return a model that draws nothing but births after the visit, and pregnant men."""
-    monkeypatch.setattr(_model, "_LEAST_DRAWN", 500)
-    monkeypatch.setattr(_model, "_MOST_DRAWN", 2)
+    monkeypatch.setattr(_holding, "_LEAST_DRAWN", 500)
+    monkeypatch.setattr(_holding, "_MOST_DRAWN", 2)
     return certain(birth=7, visit=0, age=7, ward=1, sex=1, pregnant=1)
 
 

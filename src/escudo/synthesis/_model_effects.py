@@ -1,7 +1,16 @@
-r"""What setting a column may do where a graph leaves directions open: the effect in each reading, with intervals.
+r"""What setting a column does to another, read off a model; where a graph leaves directions open, in each reading.
 
-**Readings.** With undirected edges at the treatment, the graphs that the stated one stands for differ in the
-treatment's causes; in each of them the effect is that of adjusting for these causes (IDA).
+**Effects** (:class:`ModelEffect`). The average effect of one column on another: for each level of the treatment the law
+of the outcome under do(treatment = level), and its mean where the outcome is a number.
+
+**Ranges** (:class:`EffectRange`). Where the direction of edges at the treatment x is open, the graphs that the stated
+one stands for differ in the treatment's causes. Each set P of columns that may be its causes, because some graph of the
+class has just these, gives one law, that of adjusting for them (IDA),
+
+.. math:: p(y \mid do(x)) = \sum_p p(p)\, p(y \mid x, p),
+
+which is p(y) if y is itself in P. All graphs with the same P agree on it, since P blocks every path into x; so these
+are all the laws that the class allows.
 
 **Intervals.** A model does not hold how far chance and noise may have moved it. But all that decides this is public:
 the generator, the graph that was stated, the plan with its noise, the number of rows, and the model. So rows are drawn
@@ -26,26 +35,176 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from escudo._card import card, tracking
+from escudo._card import card, plain, tracking
 from escudo._files import listed
 from escudo._plot import intervals
 from escudo._validate import did_you_mean, one_of, probability
 from escudo.causal import CausalGraph
 from escudo.errors import InputError, NotIdentifiableError
 from escudo.privacy import Budget, Plan
-from escudo.synthesis._model import CausalModel, ModelEffect, model_effect, settings
+from escudo.synthesis._laws import typical_numbers
+from escudo.synthesis._model import CausalModel
 from escudo.synthesis._structure import causes_of
-from escudo.table import PrivateTable
+from escudo.table import Categorical, Column, Numeric, PrivateTable, Schema
 
 REFITS = 40
 """How often a generator is fitted again for intervals."""
+
+_DRAWN = 200_000  # rows per level of the treatment, where the model is too large for an exact answer
+_SEED = 20_090_914  # any fixed number: the same model always gives the same answer
 
 _POOL = 100_000  # rows of the model that stand for it, or as many as the table has
 _NEAR = 0.02  # the share by which the noise of a plan that is made again may differ: budgets are stated rounded
 _ASIDE = ("private bins", "private evaluation")  # branches of a plan that fitting again does without
 _TRIES = 6  # at most, to find the budget that the other branches had
 _MOST_OPEN = 8  # undirected edges at a treatment, of which all combinations are tried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEffect:
+    """What setting a treatment does to an outcome, under a model.
+
+    Attributes:
+        treatment: The column that is set.
+        outcome: The column that responds.
+        levels: The values the treatment is set to, as text.
+        outcome_levels: The outcome's levels as text, a missing value included; none in a linear model.
+        law: P(outcome = level | do(treatment = value)): a row for each value, a number for each level.
+        means: The outcome's mean for each value, among rows where it is not missing; None where it is no number.
+            Numbers in bins count as the middle of their bin.
+        slope: The change of the mean per unit of the treatment, in a linear model; None in others.
+        exact: Whether the model was added up exactly; drawn from otherwise.
+    """
+
+    treatment: str
+    outcome: str
+    levels: tuple[str, ...]
+    outcome_levels: tuple[str, ...]
+    law: tuple[tuple[float, ...], ...]
+    means: tuple[float, ...] | None
+    slope: float | None = None
+    exact: bool = True
+
+    @classmethod
+    def of(
+        cls, schema: Schema, treatment: str, outcome: str, laws: Sequence[NDArray[np.float64]], *, exact: bool = True
+    ) -> ModelEffect:
+        """Return the effect that the law of an outcome's cells shows, for each cell that the treatment is set to."""
+        target = schema.columns[outcome]
+        values = cell_values(target)
+        return cls(
+            treatment=treatment,
+            outcome=outcome,
+            levels=tuple(schema.columns[treatment].labels[: len(laws)]),
+            outcome_levels=tuple(target.labels),
+            law=tuple(tuple(law.tolist()) for law in laws),
+            means=None if values is None else tuple(_mean(law, values) for law in laws),
+            exact=exact,
+        )
+
+    def difference(self, value: object, baseline: object) -> float:
+        """Return by how much the outcome's mean is higher at one value of the treatment than at another.
+
+        Raises:
+            InputError: If a value is none of ``levels``, or the outcome is no number.
+        """
+        if self.means is None:
+            raise InputError(
+                f"{self.outcome!r} is no number, so it has no mean; ask for shifts(), the change of each level's share."
+            )
+        return self.means[self._place(value)] - self.means[self._place(baseline)]
+
+    def shifts(self, value: object, baseline: object) -> dict[str, float]:
+        """Return by how much each level of the outcome is more frequent at one value of the treatment than at another.
+
+        Raises:
+            InputError: If a value is none of ``levels``, or the outcome has no levels.
+        """
+        if not self.outcome_levels:
+            raise InputError(f"{self.outcome!r} has no levels in a linear model; ask for difference().")
+        one, other = self.law[self._place(value)], self.law[self._place(baseline)]
+        return {level: a - b for level, a, b in zip(self.outcome_levels, one, other, strict=True)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the effect as plain values."""
+        return plain(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.outcome} under do({self.treatment} = ...)" + ("" if self.exact else ", drawn from the model")]
+        for place, level in enumerate(self.levels):
+            parts = [f"mean {self.means[place]:.4g}"] if self.means is not None else []
+            if self.law and len(self.outcome_levels) <= 8:
+                named = zip(self.outcome_levels, self.law[place], strict=True)
+                parts += [f"{name} {share:.1%}" for name, share in named]
+            lines.append(f"  {level}: {', '.join(parts)}")
+        return "\n".join(lines + ([] if self.slope is None else [f"  per unit: {self.slope:+.4g}"]))
+
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).split("\n")
+        return card(title, rows=[line.strip().partition(": ")[::2] for line in lines])
+
+    def _place(self, value: object) -> int:
+        text = str(value)
+        if text not in self.levels:
+            shown = ", ".join(self.levels[:8])
+            raise InputError(
+                f"{self.treatment!r} was not set to {text!r}; it was set to {shown}.{did_you_mean(text, self.levels)}"
+            )
+        return self.levels.index(text)
+
+
+def model_effect(model: CausalModel, treatment: str, outcome: str) -> ModelEffect:
+    """Return what setting each level of a treatment does to an outcome; a missing value is no level to set."""
+    names = model.schema.names
+    source, target = (
+        model.schema.columns[one_of(argument, name, names)]
+        for argument, name in (("treatment", treatment), ("outcome", outcome))
+    )
+    if treatment == outcome:
+        raise InputError(f"treatment and outcome are both {treatment!r}; name two columns.")
+    model.check_do([treatment], [outcome])
+    exact = True
+    rows = []
+    for value in settings(source):
+        law, added_up = _law(model, {treatment: value}, outcome, target.size)
+        rows.append(law)
+        exact = exact and added_up
+    return ModelEffect.of(model.schema, treatment, outcome, rows, exact=exact)
+
+
+def _law(model: CausalModel, do: dict[str, object], outcome: str, size: int) -> tuple[NDArray[np.float64], bool]:
+    """Return the law of the outcome, and whether it is exact."""
+    try:
+        return model.probability([outcome], do=do), True
+    except InputError:
+        drawn = model.codes(_DRAWN, do=do, columns=[outcome], seed=_SEED)[:, 0]
+        return np.bincount(drawn, minlength=size) / _DRAWN, False
+
+
+def settings(column: Column) -> Sequence[object]:
+    """Return a value for each cell that can be set."""
+    if isinstance(column, Categorical):
+        return list(column.levels)
+    return [float(number) for number in typical_numbers(column)]
+
+
+def cell_values(column: Column) -> NDArray[np.float64] | None:
+    """Return the number each cell stands for, a missing one left out; None if they are no numbers."""
+    if isinstance(column, Numeric):
+        return typical_numbers(column)
+    numbers = column.kind in ("integer", "boolean")
+    return np.array([float(level) for level in column.levels]) if numbers else None
+
+
+def _mean(law: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+    present = law[: values.size]
+    total = float(present.sum())
+    return float(present @ values) / total if total > 0 else math.nan
+
+
+# ---- where directions are open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
