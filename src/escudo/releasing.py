@@ -379,8 +379,8 @@ class PreparedRelease(_Prepared):
         """
 
         def write(model: Model, evaluate: Any) -> ReleaseFiles:
-            forecast = self.forecast(round(float(model.details["rows"])))
-            return self.question._written(model, table, evaluate=evaluate, forecast=forecast)
+            rows = round(float(model.details["rows"]))
+            return self.question._written(model, table, evaluate=evaluate, forecast=self.forecast(rows))
 
         return cast(ReleaseFiles, self._run(table, purse, write))
 

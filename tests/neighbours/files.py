@@ -24,6 +24,14 @@ CSV_LINES = [
     b"no;50;2;true", b"#comment", b"\\N,\\N,\\N,\\N", b"nan,nan,nan,nan", b"smoke,age,stage,lung",
     "\u2028,50\u2029,\x0b2,\x0ctrue".encode(), b"no,50,2,true\x1a",
 ]  # fmt: skip
+SPREAD_LINES = [
+    *(line for line in CSV_LINES if b'"' not in line),
+    b'"no\n",50,2,true,5,x', b'"yes\r\nno",50,2,true,5,"a ""b""\n"', b'no,"5\n0",2,true,5,x',
+    b'no,50,2,true,5,"""\n"""', b'"' + b"\n" * 5000 + b'",50,2,true,5,z', b'"no,50,2,true,5,x\nno,50,2,true,5,x\n",1',
+    b'"","","","","",""', b'"\n"', b'"""\n""",""""', b'no,50,2,true,5,",\n"', b'"no","50","2","true\n","5","\n\n"', b'"' + b"x" * 100_000 + b'\n"',
+    b'no,50,2,true,5,"extra\n",extra,"\n"', b'"""no"",50,2,true\n"', b'"\xff\n\xfe",1,\xc3\x28', b'"a\x00\n",5',
+]  # fmt: skip
+"""Records of several lines, as a program writes them that closes each quote and quotes each value with one in it."""
 JSON_LINES = [
     b"null", b"{", b"}", b'{"age":1e400}', b"[1,2]", b'"x"', b"", b" ", b'{"smoke":"yes","smoke":"no"}',
     b'{"age":{"a":1}}', b'{"age":[50]}', b"\xff", b"[" * 5000, b'{"a":' * 3000, b'{"age":NaN}',
@@ -44,7 +52,7 @@ def _word(value: Any, decimal: str = ".") -> str:
     return str(value).replace("\n", " ").replace("\r", " ")
 
 
-def _csv(separator: str, encoding: str = "utf-8", decimal: str = ".") -> Any:
+def _csv(separator: str, encoding: str = "utf-8", decimal: str = ".", *, spread: bool = False) -> Any:
     odd = "surrogatepass" if encoding == "utf-8" else "replace"
 
     def field(value: Any) -> str:
@@ -58,7 +66,8 @@ def _csv(separator: str, encoding: str = "utf-8", decimal: str = ".") -> Any:
         file.write((separator.join(names) + "\n").encode())
         for row in rows:
             plain = separator.join(field(row[name]) for name in names).encode(encoding, odd)
-            file.write(row.get(LINE, plain).replace(b"\n", b" ") + b"\n")
+            whole = row.get(LINE, plain)
+            file.write((whole if spread else whole.replace(b"\n", b" ")) + b"\n")
         return file.getvalue()
 
     return write
@@ -128,6 +137,8 @@ def stated(ending: str, content: Content) -> dict[str, Any]:
     """Return what the schema says about files of this ending."""
     if ending == "nameless.csv":
         return {"header": tuple(columns_of(content))}
+    if ending == "spread.csv":
+        return {"quoted_newlines": True}
     return {"delimiter": ";", "encoding": "cp1252", "decimal": ","} if ending == "european.csv" else {}
 
 
@@ -140,6 +151,7 @@ WRITERS: dict[str, Any] = {
     "csv": _csv(","),
     "tsv": _csv("\t"),
     "european.csv": _csv(";", "cp1252", ","),
+    "spread.csv": _csv(",", spread=True),
     "ndjson": _ndjson,
     "parquet": _parquet,
     "arrow": _arrow,
@@ -151,6 +163,7 @@ LINES = {
     "csv": CSV_LINES,
     "tsv": CSV_LINES,
     "nameless.csv": CSV_LINES,
+    "spread.csv": SPREAD_LINES,
     "european.csv": [line.replace(b",", b";") for line in CSV_LINES] + [b"no;5,5;2,0;true", b"\x81;\x9d;5.5;1,2,3"],
     "ndjson": JSON_LINES,
 }

@@ -413,6 +413,7 @@ def _commands() -> Iterator[Verb]:
     for ending in ("nameless.csv", "sqlite", "xlsx"):
         yield Verb(name=f"escudo release {ending}", ask=_command(_RELEASE), file=ending, cost=300)
 
+    yield Verb(name="escudo release spread.csv", ask=_command(_RELEASE), file="spread.csv", cost=300)
     for ending in ("csv", "ndjson", "sqlite", "xlsx"):
         name = f"escudo release {ending}, numbers that are written as texts"
         yield Verb(name=name, ask=_command(_RELEASE), content="written", file=ending, cost=300)

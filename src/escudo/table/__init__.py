@@ -11,6 +11,8 @@
   in count tables, each described by a :class:`LinkedTable`; :func:`linked_picture`: a graph over them, drawn as plates.
 """
 
+from escudo.table._check import CUSTODIAN_ONLY as CUSTODIAN_ONLY  # for the command line; not documented
+from escudo.table._check import ColumnCheck, PersonCheck, SchemaCheck, check
 from escudo.table._columns import MISSING_LABEL as MISSING_LABEL  # for learning; not documented, like encodable
 from escudo.table._columns import PRIVATE_BINS as PRIVATE_BINS
 from escudo.table._columns import Categorical, Column, Level, Numeric
@@ -19,9 +21,8 @@ from escudo.table._contributions import held as held  # for trainings; not docum
 from escudo.table._counts import CountSensitivity, count_sensitivity
 from escudo.table._counts import add_pairs as add_pairs  # for generators; not documented
 from escudo.table._counts import level_places as level_places
-from escudo.table._custodian import CUSTODIAN_ONLY as CUSTODIAN_ONLY  # for the command line; not documented
-from escudo.table._custodian import DRAFT_NOTES as DRAFT_NOTES
-from escudo.table._custodian import ColumnCheck, PersonCheck, SchemaCheck, check, draft, outline
+from escudo.table._draft import DRAFT_NOTES as DRAFT_NOTES
+from escudo.table._draft import draft, outline
 from escudo.table._files import open_data, scan
 from escudo.table._linked import PREVIOUS as PREVIOUS
 from escudo.table._linked import Gathered as Gathered

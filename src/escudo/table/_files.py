@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import narwhals as nw
+from narwhals.dtypes import DType
 
 from escudo._validate import did_you_mean, one_of
 from escudo.errors import EscudoError, InputError
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
     from escudo.table._lakes import Lake
 
 SEPARATED = (".csv", ".tsv")
-ENDINGS = (*SEPARATED, ".parquet", ".arrow", ".feather", ".ndjson", ".jsonl")
+JSON_LINES = (".ndjson", ".jsonl")
+ENDINGS = (*SEPARATED, ".parquet", ".arrow", ".feather", *JSON_LINES)
 SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 STANDARD_INPUT = "-"
 _MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"PK\x03\x04": ".xlsx", b"{": ".ndjson"}
@@ -92,7 +94,18 @@ def scan(path: str | PathLike[str], schema: Schema | None = None) -> pl.LazyFram
       list or an object in one is missing.
 
     Only if ``schema.quoted_newlines`` says so may a quoted field hold line feeds. Whoever says it vouches that the
-    program that wrote the file closed all its quotes: one that is open joins the rows after it, of whomever they are.
+    program that wrote the file closed all its quotes, and quoted each value with a quote in it, as programs that write
+    CSV do. Then each record is read by itself, whatever is in the others, and no value is an error. A file that breaks
+    it is refused where that shows, always where one quote is open, and nothing is promised about it if it does not.
+
+    **Why an open quote is refused.** It joins the rows after it, of whomever they are, and no limit on a value's lines,
+    beyond which its quote would be a character, bounds how many. *Proof.* Let each row hold ``,x`` with a line feed,
+    and ``y``: it is the two lines ``",x`` and ``",y``. Somebody's row be the line ``",y`` alone, with its quote open.
+    Then every record after it is ``",y`` and ``",x``, well formed and of two lines like those before, and no row that
+    follows is what it was. Nor does a reader help that decides where a row begins by a few lines on either side: rows
+    of ``,y`` with a line feed, and ``x``, are the same lines in the same order, so it would read one of two files
+    wrongly whose quotes are all closed, and a value in them would move its neighbours. So the error stays: that
+    somebody's quote is open is what it tells, and it tells it of files alone about which nothing was to be promised.
 
     Args:
         path: The file, folder or pattern.
@@ -673,3 +686,26 @@ def _shown(url: SplitResult) -> str:
 
 def _quoted_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+_HELD = 2**22  # values of columns that are drafted together
+
+
+def some_at_a_time(
+    frame: nw.LazyFrame[Any], rows: int, names: Sequence[str]
+) -> Iterator[tuple[str, DType, nw.LazyFrame[Any]]]:
+    """Yield the columns, each with a frame that holds it: of files, as many in memory at once as are small together.
+
+    Else a wide text file would be read anew for every question about every column.
+    """
+    import polars as pl
+
+    types = frame.collect_schema()
+    many = max(_HELD // max(rows, 1), 1)
+    native = frame.to_native()
+    for start in range(0, len(names), many):
+        some = names[start : start + many]
+        held = frame
+        if isinstance(native, pl.LazyFrame) and len(some) > 1:
+            held = nw.from_native(native.select(some).collect(engine="streaming").lazy())
+        yield from ((name, types[name], held) for name in some)

@@ -11,8 +11,9 @@ import numpy as np
 
 from escudo._card import CUSTODIAN_ONLY
 from escudo.errors import InputError
+from escudo.table._check import SchemaCheck, check
 from escudo.table._columns import Numeric
-from escudo.table._custodian import DRAFT_NOTES, SchemaCheck, check, draft
+from escudo.table._draft import DRAFT_NOTES, draft
 from escudo.table._files import as_lazy, hide_values, open_data
 from escudo.table._linked import PrivateTables, Tally
 from escudo.table._linked_schema import MOST_ROWS, ChildTable, LinkedSchema

@@ -3,7 +3,7 @@
 They are read line by line: each line is one row, and what is in it never changes how another line is read.
 One person's line must not decide over anybody else's. A reader that lets a quoted field run over several lines gives
 the rows after a stray quote to the person who wrote it, and one that stops at a broken line gives nobody's. So records
-are lines here. Lines without a quote, nearly all of them, are cut by polars; those with well-formed quotes by polars
+are lines here, unless a schema vouches for quoted line feeds (``scan`` in ``_files`` says what that takes). Lines without a quote, nearly all of them, are cut by polars; those with well-formed quotes by polars
 too, each known to be complete; the rest by :func:`fields_of`, the reference. Which way a line goes changes the time
 only.
 
@@ -588,6 +588,18 @@ def check_lines(file: Path, dialect: Dialect) -> FileCheck:
         .row(0, named=True)
     )
     return replace(found, **counted)
+
+
+def check_files(files: Sequence[Path], dialect: Dialect) -> FileCheck:
+    """Return how the lines of all files fit their first ones."""
+    checks = [check_lines(file, dialect) for file in files]
+    return FileCheck(
+        short=sum(each.short for each in checks),
+        long=sum(each.long for each in checks),
+        illegible=sum(each.illegible for each in checks),
+        repeated=tuple(dict.fromkeys(name for each in checks for name in each.repeated)),
+        named=any(each.named for each in checks),
+    )
 
 
 def as_number(text: pl.Expr, decimal: str = ".", *, boolean: bool = False) -> pl.Expr:

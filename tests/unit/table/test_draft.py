@@ -511,7 +511,7 @@ def test_a_wide_text_file_is_not_read_again_for_every_column(tmp_path: Path, mon
     assert read < 10
     checked = check(file, held)
     assert read < 20
-    monkeypatch.setattr("escudo.table._custodian._HELD", 1)
+    monkeypatch.setattr("escudo.table._files._HELD", 1)
     assert draft(file) == held
     assert check(file, held) == checked
     assert read > 80

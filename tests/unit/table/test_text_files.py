@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from escudo.errors import InputError, SchemaError
+from escudo.errors import EscudoError, InputError, SchemaError
 from escudo.table import PrivateTable, Schema, check, draft, outline, scan
 from escudo.table._text_files import fields_of, scan_texts
 
@@ -134,6 +137,41 @@ def test_quotes_span_lines_only_if_the_schema_says_so(path: Path) -> None:
     write(path, ['10,true,1,"x', '"', "30,true,2,x"])
     rows = {schema: PrivateTable(scan(path, schema), schema).record_count() for schema in (SCHEMA, spread)}
     assert list(rows.values()) == [3, 2]
+
+
+@pytest.mark.parametrize("text", ['"SECRET', 'SECRET"', '"SECRET"x"', '"'])
+@pytest.mark.parametrize("others", ["30,true,2,x", '30,true,2,"x"', '30,true,2,"\n"', '30,true,2,",x"', '30,true,2,""'])
+def test_an_open_quote_is_refused_where_the_schema_vouches_for_quotes(path: Path, text: str, others: str) -> None:
+    """Whoever's rows are around it; `scan` proves that no reader could say how many of them it moves."""
+    spread = replace(SCHEMA, quoted_newlines=True)
+    write(path, [others] * 20)
+    assert PrivateTable(scan(path, spread), spread).record_count() == 20
+    write(path, [*[others] * 9, f"10,true,1,{text}", *[others] * 11])
+    with pytest.raises(EscudoError) as refused:
+        PrivateTable(scan(path, spread), spread).counts("code")
+    assert "SECRET" not in "".join(traceback.format_exception(refused.value))
+    assert sum(counts(path)["age"]) == (20 if "\n" not in others else 40) + 1, "without that every line is a row"
+
+
+def test_one_line_more_may_change_every_row_after_it_where_quotes_are_open(path: Path) -> None:
+    """The proof in `scan`, by the csv module of Python: the rows of two people change places with what nobody wrote."""
+    lines = ['",x', '",y'] * 20
+    rows = [[*csv.reader(io.StringIO("\n".join(several) + "\n"))] for several in (lines, ['",y', *lines])]
+    assert rows[0] == [[",x\n", "y"]] * 20
+    assert rows[1][:20] == [[",y\n", "x"]] * 20
+    other = [*csv.reader(io.StringIO("\n".join(['",y', '",x'] * 20) + "\n"))]
+    assert other == [[",y\n", "x"]] * 20, "the same lines in turn, rightly written: only where they begin tells which"
+
+
+@pytest.mark.parametrize("lines", [1, 5, 5000])
+def test_a_closed_value_of_many_lines_is_one_row_whatever_is_in_them(path: Path, lines: int) -> None:
+    spread = replace(SCHEMA, quoted_newlines=True)
+    usual = ["10,true,1,x"] * 30
+    text = '"' + '30,false,2,""y""\n' * lines + '"'
+    write(path, [*usual, f"30,true,2,{text}", *usual])
+    table = PrivateTable(scan(path, spread), spread)
+    assert table.record_count() == 61
+    assert table.counts("age").tolist()[:2] == [60, 1]
 
 
 def test_bytes_that_are_no_text_are_one_odd_value(path: Path) -> None:

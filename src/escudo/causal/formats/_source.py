@@ -144,8 +144,11 @@ def read_text(path: Path, *, what: str = "graph") -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise ParseError("this is not UTF-8 text. Save the file as UTF-8.", source=path.name, line=line) from None
+        raise ParseError(
+            "this is not UTF-8 text. Save the file as UTF-8.",
+            source=path.name,
+            line=content[: error.start].count(b"\n") + 1,
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:
