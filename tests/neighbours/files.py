@@ -28,7 +28,8 @@ SPREAD_LINES = [
     *(line for line in CSV_LINES if b'"' not in line),
     b'"no\n",50,2,true,5,x', b'"yes\r\nno",50,2,true,5,"a ""b""\n"', b'no,"5\n0",2,true,5,x',
     b'no,50,2,true,5,"""\n"""', b'"' + b"\n" * 5000 + b'",50,2,true,5,z', b'"no,50,2,true,5,x\nno,50,2,true,5,x\n",1',
-    b'"","","","","",""', b'"\n"', b'"""\n""",""""', b'no,50,2,true,5,",\n"', b'"no","50","2","true\n","5","\n\n"', b'"' + b"x" * 100_000 + b'\n"',
+    b'"","","","","",""', b'"\n"', b'"""\n""",""""', b'no,50,2,true,5,",\n"', b'"no","50","2","true\n","5","\n\n"',
+    b'"' + b"x" * 100_000 + b'\n"',
     b'no,50,2,true,5,"extra\n",extra,"\n"', b'"""no"",50,2,true\n"', b'"\xff\n\xfe",1,\xc3\x28', b'"a\x00\n",5',
 ]  # fmt: skip
 """Records of several lines, as a program writes them that closes each quote and quotes each value with one in it."""

@@ -1,11 +1,11 @@
 """Text files, CSV, TSV and newline-delimited JSON, as lazy frames.
 
-They are read line by line: each line is one row, and what is in it never changes how another line is read.
-One person's line must not decide over anybody else's. A reader that lets a quoted field run over several lines gives
-the rows after a stray quote to the person who wrote it, and one that stops at a broken line gives nobody's. So records
-are lines here, unless a schema vouches for quoted line feeds (``scan`` in ``_files`` says what that takes). Lines without a quote, nearly all of them, are cut by polars; those with well-formed quotes by polars
-too, each known to be complete; the rest by :func:`fields_of`, the reference. Which way a line goes changes the time
-only.
+They are read line by line: each line is one row, and what is in it never changes how another line is read. One person's
+line must not decide over anybody else's. A reader that lets a quoted field run over several lines gives the rows after
+a stray quote to the person who wrote it, and one that stops at a broken line gives nobody's. So records are lines here,
+unless a schema vouches for quoted line feeds (``scan`` in ``_files`` says what that takes). Lines without a quote,
+nearly all of them, are cut by polars; those with well-formed quotes by polars too, each known to be complete; the rest
+by :func:`fields_of`, the reference. Which way a line goes changes the time only.
 
 How a text file is written (its **dialect**: delimiter, encoding, decimal sign, header) is a public fact that the schema
 states. Given a schema, nothing about it is guessed. Without one it is recognised: by :func:`recognised` from all of the
