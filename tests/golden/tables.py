@@ -37,6 +37,10 @@ def rows_of(content: Content, unit: Unit, count: int = ROWS) -> Rows:
             height = float(rng.beta(2, 5) * 100)
             row = {"height": height, "dose": min(height / 2 + float(rng.random() * 40), 100.0)}
             row["pressure"] = min(row["dose"] * height / 100 + float(rng.random() * 30), 100.0)
+        elif content == "written":
+            price, share = float(rng.beta(2, 5) * 120), float(rng.random())
+            row = {"smoke": "yes" if rng.random() < share else "no", "price": f"${price:,.2f}", "share": f"{share:.1%}"}
+            row["lung"] = None if rng.random() < 0.05 else bool(rng.random() < price / 120)
         elif content == "rare":
             stage = int(rng.integers(1, 4))
             row = {**{name: bool(rng.random() < 0.02 * stage) for name in CODES}, "stage": stage}
@@ -101,7 +105,7 @@ class TableCase:
         by_id = {_TEXT_IDS} if self.unit == "person" else set()  # ids decide which block a person is in
         if self.engine in by_id:
             return (self.engine,)
-        return tuple(name for name in ENGINES if name not in {"postgresql", *by_id})
+        return tuple(name for name in ENGINES if name not in {"postgresql", *by_id} and fits(self.verb, name))
 
     def see(self, engine: str | None = None) -> Seen:
         """Ask, in this engine or the one whose turn it is."""
@@ -120,6 +124,11 @@ class TableCase:
         return see(run, self.exactness)
 
 
+def fits(verb: Verb, engine: str) -> bool:
+    """Whether an engine hands over what a verb asks for: numbers that are written as texts, a database does not."""
+    return verb.content != "written" or ENGINES[engine].texts
+
+
 def table_cases() -> Iterator[TableCase]:
     """Yield every question, each in one engine; where engines differ, in all of them."""
     engines, place = [name for name in ENGINES if name != "postgresql"], 0
@@ -130,6 +139,7 @@ def table_cases() -> Iterator[TableCase]:
                 if verb.file:
                     yield case
                     continue
-                for engine in engines if case.alone else [engines[place % len(engines)]]:
-                    yield replace(case, engine=engine, turn=engine == engines[place % len(engines)])
+                fitting = [name for name in engines if fits(verb, name)]
+                for engine in fitting if case.alone else [fitting[place % len(fitting)]]:
+                    yield replace(case, engine=engine, turn=engine == fitting[place % len(fitting)])
                 place += 1

@@ -330,7 +330,6 @@ PYTHON = [
     Verb(name="effect_of, refuted", ask=_effect(refute=["placebo", "random-cause"]), cost=150),
     Verb(name="learn_schema", ask=_learnt, rows=40, cost=95),
     Verb(name="evaluate_privately", ask=_judged, cost=415),
-    Verb(name="synthesize numbers that are written as texts", ask=_fitted("marginals"), content="written", cost=40),
     Verb(
         name="synthesize without a graph, rare levels together",
         ask=_fitted("marginals", graph=False),
@@ -339,6 +338,7 @@ PYTHON = [
         rows=300,
         cost=200,
     ),
+    Verb(name="synthesize numbers that are written as texts", ask=_fitted("marginals"), content="written", cost=40),
 ]
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
-from click.testing import Result
 from typer.testing import CliRunner
 
+from commands import refusal, run, working_in
 from escudo.causal import AncestralGraph, CausalGraph
 from escudo.cli import _causal
-from escudo.errors import BudgetExceededError, EscudoError, InputError
+from escudo.errors import BudgetExceededError, InputError
 from escudo.privacy import Ledger
 from escudo.table import Schema
 
@@ -36,22 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Schema.from_dict({name: {"type": "numeric", "lower": -9, "upper": 9} for name in NAMES}).write(
         tmp_path / "num.toml"
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
-
-
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exception is None, (result.output, result.exception)
-    return result
-
-
-def refusal(*arguments: str) -> EscudoError:
-    result = CliRunner().invoke(app, list(arguments))
-    assert isinstance(result.exception, EscudoError), (result.output, result.exception)
-    return result.exception
+    return working_in(tmp_path, monkeypatch)
 
 
 def test_the_graph_is_written_and_shown_with_how_sure_it_is(folder: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from click.testing import Result
 from typer.testing import CliRunner
 
+from commands import refusal, run, working_in
 from escudo.causal import CausalGraph, asia
 from escudo.cli import _causal
-from escudo.errors import EscudoError, InputError, NotIdentifiableError, SchemaError
+from escudo.errors import InputError, NotIdentifiableError, SchemaError
 from escudo.privacy import Ledger
 from escudo.table import Schema
 
@@ -37,22 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for file in made.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
-
-
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exception is None, (result.output, result.exception)
-    return result
-
-
-def refusal(*arguments: str) -> EscudoError:
-    result = CliRunner().invoke(app, list(arguments))
-    assert isinstance(result.exception, EscudoError), (result.output, result.exception)
-    return result.exception
+    return working_in(tmp_path, monkeypatch)
 
 
 def test_the_answer_comes_with_its_interval_and_what_it_rests_on(folder: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from commands import working_in
 from escudo.cli import main
 from escudo.cli._ledger import app
 from escudo.errors import EscudoError, InputError, LedgerCorruptError, LedgerError
@@ -24,10 +25,7 @@ from escudo.privacy._tally import percent_up
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
+    return working_in(tmp_path, monkeypatch)
 
 
 def run(*arguments: str) -> Result:

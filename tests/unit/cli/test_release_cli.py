@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import Result
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -25,11 +24,11 @@ import escudo.releasing
 import escudo.report
 import escudo.utility
 import warmed
+from commands import refusal, run, working_in
 from escudo.causal import asia
 from escudo.cli import app, main
 from escudo.errors import (
     BudgetExceededError,
-    EscudoError,
     GraphError,
     InputError,
     LedgerError,
@@ -68,22 +67,7 @@ def released(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in os.listdir(made):
         (tmp_path / name).write_bytes((made / name).read_bytes())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ESCUDO_LEDGER", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
-
-
-def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exception is None, (result.output, result.exception)
-    return result
-
-
-def refusal(*arguments: str) -> EscudoError:
-    result = CliRunner().invoke(app, list(arguments))
-    assert isinstance(result.exception, EscudoError), (result.output, result.exception)
-    return result.exception
+    return working_in(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from numpy.typing import NDArray
 
@@ -31,6 +33,31 @@ class Spy:
 
     def fail(self, receipt: Receipt, reason: str = "") -> None:
         raise AssertionError
+
+
+ILLS: dict[str, Any] = {
+    "age": {"type": "numeric", "lower": 0, "upper": 100, "bins": 20, "missing": True},
+    "ill": [False, True],
+    "stage": {"type": "ordinal", "levels": [1, 2, 3], "missing": True},
+}
+
+
+@pytest.fixture(scope="session")
+def ills() -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Numbers, flags and ordinals that depend on each other, some of them missing, and what is public about them."""
+    rng = np.random.default_rng(1)
+    rows = 30_000
+    age = rng.normal(50, 15, rows).clip(0, 100)
+    ill = rng.random(rows) < age / 100
+    stage = np.where(ill, rng.integers(1, 4, rows), 1)
+    frame = pl.DataFrame(
+        {
+            "age": pl.Series(np.where(rng.random(rows) < 0.2, np.nan, age), nan_to_null=True),
+            "ill": ill,
+            "stage": pl.Series(stage).set(pl.Series(rng.random(rows) < 0.1), None),
+        }
+    )
+    return frame, ILLS
 
 
 @pytest.fixture

@@ -278,28 +278,12 @@ def test_causes_that_switch_on_are_found_under_heavy_noise() -> None:
 # -- columns of every kind
 
 
-def test_numbers_ordinals_flags_missing_values_and_single_levels_keep_their_laws_and_dependence() -> None:
-    rng = np.random.default_rng(1)
-    rows = 30_000
-    age = rng.normal(50, 15, rows).clip(0, 100)
-    ill = rng.random(rows) < age / 100
-    stage = np.where(ill, rng.integers(1, 4, rows), 1)
-    frame = pl.DataFrame(
-        {
-            "age": pl.Series(np.where(rng.random(rows) < 0.2, np.nan, age), nan_to_null=True),
-            "ill": ill,
-            "stage": pl.Series(stage).set(pl.Series(rng.random(rows) < 0.1), None),
-            "site": ["only"] * rows,
-        }
-    )
-    schema = Schema.from_dict(
-        {
-            "site": ["only"],
-            "age": {"type": "numeric", "lower": 0, "upper": 100, "bins": 20, "missing": True},
-            "ill": [False, True],
-            "stage": {"type": "ordinal", "levels": [1, 2, 3], "missing": True},
-        }
-    )
+def test_numbers_ordinals_flags_missing_values_and_single_levels_keep_their_laws_and_dependence(
+    ills: tuple[pl.DataFrame, dict[str, Any]],
+) -> None:
+    rows = ills[0].height
+    frame = ills[0].with_columns(site=pl.lit("only"))
+    schema = Schema.from_dict({"site": ["only"], **ills[1]})
     graph = CausalGraph.from_edges([("age", "ill"), ("ill", "stage"), ("site", "stage"), ("age", "site")])
     model = fitted(PrivateTable(frame, schema), graph)
     drawn = model.sample(rows, seed=0)
