@@ -169,7 +169,9 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
             frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it
     else:
         frame, source = as_lazy(data, schema=schema if _is_json(data) else None)
-    with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
+    vouched = " Or is a quote not closed? By quoted_newlines, all are." if files and schema.quoted_newlines else ""
+    why = f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?{vouched}"
+    with hide_values(why):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
         checks: dict[str, ColumnCheck] = {}
