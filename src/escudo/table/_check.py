@@ -163,15 +163,14 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
     found = None
     if files := text_files(data):
         dialect = Dialect.stated(schema, files[0])
-        with hide_values(f"'{files[0]}' is not a readable text file. Is it damaged or empty?"):
+        vouched = " Or is a quote not closed? By quoted_newlines, all are." if dialect.quoted_newlines else ""
+        with hide_values(f"'{files[0]}' is not a readable text file. Is it damaged or empty?{vouched}"):
             found = check_files(files, dialect)
             found = replace(found, looks_like=seeming(files[0], dialect))
             frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it
     else:
         frame, source = as_lazy(data, schema=schema if _is_json(data) else None)
-    vouched = " Or is a quote not closed? By quoted_newlines, all are." if files and schema.quoted_newlines else ""
-    why = f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?{vouched}"
-    with hide_values(why):
+    with hide_values(f"{source} could not be read to the end. Is a row damaged, or are its values of mixed kinds?"):
         types = dict(frame.collect_schema().items())
         rows = int(frame.select(nw.len()).collect().item())
         checks: dict[str, ColumnCheck] = {}
