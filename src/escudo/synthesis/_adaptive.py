@@ -65,6 +65,10 @@ pairs (``_balance``). Those that are at one level in most rows, by what was meas
 together, as one vector that is short in most rows (``_together``), which is far less noisy: of forty rare yes/no
 columns, single columns have half the noise for what they cost one by one.
 
+**The number of rows**, where it is not public, is what the first tables add up to. Residuals say nothing of it, and a
+column of which one level has nearly all rows is missed in nearly all by what that number is; so it gets units of its
+own, as a table of one cell, while these help more than they would help a column (``_balance``).
+
 **Columns that stay unknown.** Where tables are released whole, no pair is offered, but for those of a graph, with a
 column of whose rows more than half are below its noise, :math:`\sum \min(σ, \hat n\, \hat p) > \hat n/2` over its
 levels, or its groups of them. The cells of its pairs hold a row or none, which is far from whatever a model says, so
@@ -91,8 +95,8 @@ from numpy.typing import NDArray
 from escudo.errors import InputError
 from escudo.mechanisms import Purse
 from escudo.privacy import Event, ExponentialEvent, GaussianEvent, Neighbours, Passes, Plan
-from escudo.synthesis._balance import AT_A_TIME, TOGETHER, Needed, columns_first, counted, error_of
-from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, margins_of, sums_of
+from escudo.synthesis._balance import AT_A_TIME, ROWS, TOGETHER, Needed, columns_first, counted, error_of
+from escudo.synthesis._estimation import Columns, NoisyTable, TableFits, margins_of, sums_of, total_of
 from escudo.synthesis._laws import Conditional, Floats, draw
 from escudo.synthesis._merging import Merged, merge
 from escudo.synthesis._residuals import Unit
@@ -214,6 +218,7 @@ class Adaptive:
         *,
         alone: bool,
         together: Together | None = None,
+        off: float = 0.0,
     ) -> list[Columns]:
         """Return the single columns that get a unit before pairs are picked, where residuals are released.
 
@@ -224,10 +229,11 @@ class Adaptive:
             rows: The number of rows.
             alone: Whether pairs are taken to speak for themselves alone, which gives columns most.
             together: The columns that are released together.
+            off: The noise in the number of rows; 0 where it is public.
         """
         picks = self.used_picks([each.size for each in groups.values()], rows)
         units = self.units if together is None else self.units - units_for_lengths(self.units)
-        return columns_first(self.unit, units, picks, scales, levels, groups, alone=alone, together=together)
+        return columns_first(self.unit, units, picks, scales, levels, groups, alone=alone, together=together, off=off)
 
     def used_picks(self, sizes: Sequence[int], rows: float) -> int:
         """Return how many picks are used at most, for columns with so many levels and so many rows."""
@@ -339,15 +345,30 @@ class _Run:
         groups = {name: merge((name,), levels[name], merged) for name in scales}
         self.look_at_lengths({name: levels[name] for name in scales})
         few, many = (
-            self.terms.columns_first(scales, levels, groups, rows, alone=alone, together=self.together)
+            self.terms.columns_first(
+                scales, levels, groups, rows, alone=alone, together=self.together, off=self.fits.off
+            )
             for alone in (False, True)
         )
+        self.measure_rows(few.count(ROWS))
         for columns in few:
-            if columns:
+            if columns not in (ROWS, TOGETHER):
                 self.measure(columns, 1)
         self.measure_together(few.count(TOGETHER))
         self.kept = min(max(len(many) - len(few), 0), self.left)
         self.left -= self.kept
+
+    def measure_rows(self, times: int) -> None:
+        """Release the number of rows so many times, and average."""
+        if not times:
+            return
+        columns, rows = ("number of rows",), np.array([self.exact[self.columns[0],].sum()])
+        fresh = self.terms.unit.measure_each([(columns, rows, True)] * times, self.purse)
+        known = NoisyTable(columns, np.array([float(self.fits.total)]), self.fits.off)
+        total, off = total_of([known, *fresh])
+        self.fits = replace(self.fits, total=max(round(total), 1), off=off)
+        self.left -= times
+        self.advance(times)
 
     def look_at_lengths(self, levels: Mapping[str, Floats]) -> None:
         """Settle which columns are released together, if any: measure how long rows of them are, where it may pay."""
@@ -364,9 +385,7 @@ class _Run:
         off = math.sqrt(sum(loud[name][place] ** 2 * (1 - 1 / sums[name].size) for name, place in usual.items()))
         mean = max(len(usual) - float(usually) / rows, 0.0)
         law = lengths_of(seen.counts, seen.scale, bins, mean, off / rows)
-        hidden = min(off, 2 * seen.scale * len(usual))
-        units = max(self.left // 2, 1)
-        self.together = Together.of(unit, lengths, law, units=units, rows=rows, hidden=hidden)
+        self.together = Together.of(unit, lengths, law, units=max(self.left // 2, 1), rows=rows)
 
     def measure_together(self, times: int) -> None:
         """Release the columns that are released together so many times."""

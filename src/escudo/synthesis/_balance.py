@@ -21,6 +21,12 @@ of it, their sum being at most 1.
 pair, if each of the M picks had its part of the rest and spoke for all pairs in equal parts, :math:`\binom{w}{2} / M`.
 That is the least they get. What they would get if pairs spoke only for themselves is the most; the difference is kept.
 
+**The number of rows**, where it is not public, is known with noise τ, say. The residual of a column leaves what it adds
+up to in equal parts on its levels, so that a number that is wrong by one row moves it in l1 by :math:`S = \sum |\hat p
+- 1/a|`, nearly two where one level has all rows; of columns that are released together only what is beside the usual
+level moves. It moves all columns alike: a pair is missed by :math:`τ (S_a + S_b)`, and one more unit lowers the square
+of that by :math:`(S_a + S_b)^2 τ^4`, in the units above.
+
 Columns that are released together (``_together``) get units together: what one of these helps is what it helps each of
 them, and so that few steps are enough, they get a sixty-fourth of all units at a time.
 
@@ -48,6 +54,9 @@ Floats = NDArray[np.float64]
 _PAIRS, _CELLS = 200, 2**18  # of pairs, to take a mean over
 TOGETHER: Columns = ()
 """What stands for the columns that are released together."""
+
+ROWS: Columns = ("", "")
+"""What stands for the number of rows."""
 
 AT_A_TIME = 64  # a part of the units, for columns that are released together
 _SPEAKING = 60  # columns: of more of them, pairs are taken to speak for themselves alone
@@ -80,8 +89,9 @@ def columns_first(
     *,
     alone: bool,
     together: Together | None = None,
+    off: float = 0.0,
 ) -> list[Columns]:
-    """Return the single columns that get a unit, one after the other; ``TOGETHER`` for all that are released so.
+    """Return what gets a unit, one after the other: a column, ``TOGETHER`` for all that are released so, or ``ROWS``.
 
     Args:
         unit: One release.
@@ -92,6 +102,7 @@ def columns_first(
         groups: The same for the groups of levels that pairs count together.
         alone: Whether pairs speak for themselves alone, and not for all others.
         together: The columns that are released together.
+        off: The noise in the number of rows; 0 where it is public.
     """
     width, most = len(scales), math.comb(len(scales), 2)
     picks = min(picks, most)
@@ -99,15 +110,20 @@ def columns_first(
     joint = () if together is None else together.names
     noise = dict(scales)
     squares = {name: error_of((levels[name].size,), noise[name], levels[name]) ** 2 for name in noise}
+    apart = np.array([unevenness(levels[name], joint=name in joint) for name in noise])
+    uneven = float((apart**2).sum() * (width - 2) + apart.sum() ** 2) / (width - 1)  # in all pairs, for each column
 
     def waits(columns: Columns) -> tuple[float, Columns]:
         """Return what one more release is worth."""
+        if columns == ROWS:
+            return -uneven * off**4, columns
         names = columns or joint
         worth = {name: worth_of((levels[name].size,), noise[name], levels[name]) for name in names}
         return -_added(unit, worth, {name: levels[name].size for name in names}, None if columns else together), columns
 
     waiting = [waits((name,)) for name in noise if name not in joint]
     waiting += [waits(TOGETHER)] if joint else []
+    waiting += [waits(ROWS)] if off else []
     heapify(waiting)
     given: list[Columns] = []
     while (left := units - len(given)) > 0:
@@ -120,6 +136,10 @@ def columns_first(
             break
         times = 1 if columns else min(max(units // AT_A_TIME, 1), left)
         given += [columns] * times
+        if columns == ROWS:
+            off = (off**-2.0 + unit.scale**-2.0) ** -0.5
+            heapreplace(waiting, waits(columns))
+            continue
         for name in columns or joint:
             shape = (levels[name].size,)
             fresh = unit.noise(shape) if columns or together is None else together.noise
@@ -127,6 +147,19 @@ def columns_first(
             squares[name] = error_of(shape, noise[name], levels[name]) ** 2
         heapreplace(waiting, waits(columns))
     return given
+
+
+def unevenness(levels: Floats, *, joint: bool) -> float:
+    """Return how far a column is missed in l1 for each row by which the number of rows is.
+
+    Args:
+        levels: What each of its levels holds; infinity where nothing is known.
+        joint: Whether it is released with others: what is beside the usual level is counted by itself then.
+    """
+    if np.isinf(levels).any():
+        return 1 - 1 / levels.size
+    shares = levels / max(float(levels.sum()), 1e-300)
+    return 2 * (1 - float(shares.max())) if joint else float(np.abs(shares - 1 / shares.size).sum())
 
 
 def _added(unit: Unit, worth: Mapping[str, float], sizes: Mapping[str, int], together: Together | None) -> float:

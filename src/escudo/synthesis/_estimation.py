@@ -119,6 +119,7 @@ class TableFits:
         parents: Each column's parents.
         tables: The columns of each table released for them.
         total: The number of rows.
+        off: The noise in that; 0 where it is public.
         settled: Laws that do not come from tables, by column.
         open_arrows: Pairs (cause, effect) that nobody stated and that laws may follow.
         ordered: How many levels have an order, of the columns that have one.
@@ -129,6 +130,7 @@ class TableFits:
     parents: Mapping[str, Columns]
     tables: Sequence[Columns]
     total: int
+    off: float = 0.0
     settled: Mapping[str, Conditional] = field(default_factory=dict)
     open_arrows: frozenset[Pair] = frozenset()
     ordered: Mapping[str, int] = field(default_factory=dict)
@@ -227,11 +229,14 @@ class TableFits:
         return observed_laws(self.sizes, given, agreed, sweeps=_FEW_TREE_SWEEPS)
 
 
-def total_of(tables: Sequence[NoisyTable]) -> float:
-    """Return the number of rows that all tables together speak for: the mean of their sums, weighted by precision."""
+def total_of(tables: Sequence[NoisyTable]) -> tuple[float, float]:
+    """Return the number of rows that all tables together speak for, and the noise in it.
+
+    It is the mean of their sums, weighted by precision.
+    """
     weights = np.array([1 / (table.counts.size * table.scale**2) for table in tables])
     sums = np.array([table.counts.sum() for table in tables])
-    return float(weights @ sums / weights.sum())
+    return float(weights @ sums / weights.sum()), float(weights.sum() ** -0.5)
 
 
 # ---- tables that agree

@@ -448,7 +448,7 @@ class _People:
         """Fit the laws of people: all their tables brought to agreement, the exact numbers of rows folded into bins."""
         exact = {table.columns[0]: table for table in released if table.columns[0].endswith(f".@{COUNT}")}
         others = [table for table in released if table.columns[0] not in exact]
-        total = known or max(round(total_of(released)), 1)
+        total = known or max(round(total_of(released)[0]), 1)
         folded, shape = [], {}
         for child in schema.of_people:
             folded.append(_folded(child, exact[exactly(child.name)]))
@@ -557,7 +557,7 @@ class _Rows:
         named = {*block.laws, *(cause for causes in block.laws.values() for cause in causes)}
         sizes = {name: size_of(schema, name) - absent.get(name, 0) for name in named}
         inside = [_without(table, absent) for table in released]
-        total = max(total_of(inside), 1.0) if inside else 1.0
+        total = max(total_of(inside)[0], 1.0) if inside else 1.0
         if block.core is None:
             # Rows of rows without an order are sorted by content, and differ from the one before on purpose.
             inside = inside if block.parent else [steadied(table) for table in inside]

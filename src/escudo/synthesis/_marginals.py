@@ -291,8 +291,11 @@ class PreparedMarginals:
                 found = measure_each({columns: exact[columns] for columns in alike}, event, purse)
                 released += found
                 advance(len(found))
-            total = public_rows(shares.neighbours, table) or max(round(total_of(released)), 1)
-            fits = self._fits(table, released, total, purse)
+            rows, off = public_rows(shares.neighbours, table), 0.0
+            if rows is None:
+                counted, off = total_of(released)
+                rows = max(round(counted), 1)
+            fits = replace(self._fits(table, released, rows, purse), off=off)
             pairs: list[Columns] = []
             if adaptive is not None:
                 released, pairs, fits = adaptive.run(

@@ -30,10 +30,9 @@ the mean is known from the columns, too, and counts among what was seen.
 
 **Clipping** takes away :math:`1 - g` of what levels hold together, :math:`g = \sum h_N N f_N / f_L \sum h_N N`, with h
 the law of lengths; all levels are made larger by 1/g again, which undoes it where those that are in long rows are in
-short ones alike. L is where three errors are least together: the noise :math:`\sqrt{2/π}\,σ\sqrt L / g` in all columns,
-a half of what clipping takes away, and three tenths of what it would take away if so many levels as noise may hide, by
-what is known of the mean and of the lengths, were in rows as long as can be (:class:`Together`). Where that is no
-better than the noise of columns alone, they stay alone.
+short ones alike. L is where two errors are least together, as the root of the sum of their squares: the noise
+:math:`\sqrt{2/π}\,σ\sqrt L / g` in all columns, and a half of what clipping takes away (:class:`Together`). Where that
+is no better than the noise of columns alone, they stay alone.
 
 **Guarantee.** That of one unit for every release. A row adds one vector of whole numbers, with N entries :math:`f_N`,
 whose square is :math:`N f_N^2 \le 2^{40} N / \max(N, L) \le 2^{40}` whatever L is; times a power of two it is no longer
@@ -71,7 +70,6 @@ _WORTH = 0.7  # of what the columns cost alone
 _LENGTHS = 0.05  # of the units, for the table of lengths
 _WIDER = 1.4  # from one bin of lengths to the next
 _UNDONE = 0.5  # of what clipping takes away, that is not given back where it belongs
-_HIDDEN = 0.3  # of what might be in long rows that were not seen
 _SURE, _MORE = 4.0, 5  # standard deviations; laws beside the first
 _SPREADS = (0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # variance beyond the mean, over its square
 _SHORTEST, _MEANS = 0.05, 60
@@ -241,9 +239,7 @@ class Together:
     kept: float
 
     @classmethod
-    def of(
-        cls, unit: Unit, lengths: Lengths, law: Floats, *, units: int, rows: float, hidden: float = 0.0
-    ) -> Together | None:
+    def of(cls, unit: Unit, lengths: Lengths, law: Floats, *, units: int, rows: float) -> Together | None:
         """Return the release that is best for so many units; None where columns are better released alone.
 
         Args:
@@ -252,7 +248,6 @@ class Together:
             law: What part of the rows has each length.
             units: How many releases there will be, about.
             rows: The number of rows.
-            hidden: How many levels beside usual ones may be in long rows that were not seen.
         """
         columns = len(lengths.usual)
         held = law * np.arange(law.size)
@@ -261,8 +256,7 @@ class Together:
             factors = np.array([factor_of(length, most) for length in range(law.size)]) / factor_of(0, most)
             kept = float(held @ factors / max(float(held.sum()), 1e-300))
             noise = math.sqrt(2 / math.pi) * columns * unit.scale * math.sqrt(most / units) / kept
-            missed = noise + _UNDONE * (1 - kept) * float(held.sum()) * rows
-            missed += _HIDDEN * hidden * (1 - math.sqrt(most / columns))
+            missed = math.hypot(noise, _UNDONE * (1 - kept) * float(held.sum()) * rows)
             if best is None or missed < best[0]:
                 best = missed, most, kept
         assert best is not None, "some columns"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from escudo.privacy import Neighbours
-from escudo.synthesis._balance import Needed, columns_first, error_of, nearness, worth_of
+from escudo.synthesis._balance import ROWS, Needed, columns_first, error_of, nearness, unevenness, worth_of
 from escudo.synthesis._estimation import NoisyTable, agreeing, completed, margins_of
 from escudo.synthesis._residuals import Unit
 
@@ -41,6 +41,28 @@ def test_of_columns_of_which_nothing_is_known_all_cells_are_full() -> None:
     found = columns_first(UNIT, 60, 2, dict.fromkeys("abc", 80.0), unknown, unknown, alone=False)
     assert 0 < len(found) < 60
     assert found.count(("c",)) > found.count(("a",))
+
+
+def test_a_row_more_moves_a_column_of_which_only_contrasts_are_known_as_far_as_it_is_uneven() -> None:
+    """Against the margins of the same residuals when the number of rows is taken for another."""
+    for levels, joint in (([900.0, 60.0, 40.0], False), ([950.0, 50.0], False), ([500.0, 500.0], False)):
+        counts = np.array(levels)
+        inner = [NoisyTable(("a",), counts - counts.mean(), 1e-3, inner=True)]
+        one, other = (margins_of(inner, total)["a"] / total for total in (1000.0, 1001.0))
+        moved = 1000 * np.abs(one - other).sum()
+        assert moved == pytest.approx(unevenness(counts, joint=joint), rel=0.01, abs=1e-3)
+    assert unevenness(np.array([950.0, 50.0]), joint=True) == pytest.approx(0.1)
+
+
+def test_the_number_of_rows_gets_units_where_it_is_loud_and_columns_are_uneven() -> None:
+    def given(share: float, off: float) -> int:
+        held = {name: np.array([share, 1 - share]) * 20_000 for name in "abcdefgh"}
+        return columns_first(UNIT, 200, 10, dict.fromkeys(held, 40.0), held, held, alone=False, off=off).count(ROWS)
+
+    assert given(0.97, 0.0) == 0
+    assert given(0.97, 40.0) > given(0.97, 20.0) > 0
+    assert given(0.97, 40.0) > given(0.6, 40.0)
+    assert given(0.5, 40.0) == 0
 
 
 def test_what_is_needed_most_is_measured_first() -> None:
