@@ -51,7 +51,7 @@ from escudo.attacks._victims import Victim, victim_of
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Budget, Guarantee, Relation, parse_relation, usual_delta
-from escudo.table import Categorical, LinkedSchema, Schema
+from escudo.table import Categorical, LinkedSchema, Schema, where_rows_are
 from escudo.utility import Rows
 
 Floats = NDArray[np.float64]
@@ -70,6 +70,11 @@ ATTACKS: tuple[tuple[str, str], ...] = (
 _ASKED = 25  # synthetic rows nearest to a record are asked for the value that it lacks
 
 
+def _told(found: Attack) -> list[str]:
+    return [f"{target.label}: {target.audit.verdict}" for target in found.targets]
+
+
+@where_rows_are("rows", said=_told)
 def attack(
     generator: object,
     rows: object,
@@ -363,6 +368,7 @@ class AttributeGame:
     seed: int = 0
     jobs: int | None = None
 
+    @where_rows_are("rows")
     def play(self, victim: Victim, rows: object, schema: Schema, attribute: str) -> AttributeAttack:
         """Play it; see :func:`infer_attribute`."""
         column = schema[attribute]
@@ -478,6 +484,7 @@ class PublishedGame:
     seed: int = 0
     jobs: int | None = None
 
+    @where_rows_are("rows")
     def play(self, victim: Victim, rows: object, schema: Schema) -> list[PublishedScore]:
         """Play it; see :func:`published_game`."""
         count, drawn = positive_integer("fits", self.fits), positive_integer("sets", self.sets)

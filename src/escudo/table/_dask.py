@@ -107,6 +107,22 @@ def dask_in_one_place(arrays: Arrays, source: Source) -> Iterator[Callable[[Erra
     yield send
 
 
+def dask_frames(frames: Sequence[tuple[Source, Sequence[str]]]) -> Callable[[Errand], bytes]:
+    """Let one worker read some columns of frames, and do work on them there: it gets a frame of pandas for each."""
+    import dask
+
+    chosen = [source.frame.to_native()[list(names)] for source, names in frames]
+
+    def send(errand: Errand) -> bytes:
+        def done() -> bytes:
+            return errand([one.compute() for one in chosen])
+
+        answer: bytes = dask.delayed(done, pure=False)().compute()
+        return answer
+
+    return send
+
+
 @contextmanager
 def dask_together(
     gathering: Gathering, sources: Mapping[str, Source], *, once: bool

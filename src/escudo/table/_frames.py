@@ -157,6 +157,11 @@ def stored_names(schema: Schema, names: Iterable[str]) -> list[str]:
     return list(found)
 
 
+def read_names(schema: Schema) -> list[str]:
+    """Return the columns of a table that are read of it: those of :func:`stored_names`, and its keys."""
+    return list(dict.fromkeys([*stored_names(schema, schema.names), *schema.keys]))
+
+
 def open_source(frame: object, schema: Schema) -> Source:
     """Open a frame: check that it is one and that its columns and their types fit the schema, without reading a row.
 
@@ -211,7 +216,7 @@ def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
 
 
 def _check_columns(schema: Schema, found: list[str]) -> None:
-    wanted = [*stored_names(schema, schema.names), *schema.keys]
+    wanted = read_names(schema)
     for name in wanted:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise SchemaError(f"column {name!r} reads as a pattern that stands for other columns; rename it.")

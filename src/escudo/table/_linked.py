@@ -75,7 +75,7 @@ from escudo.table._columns import Column, Numeric
 from escudo.table._contributions import Packing, PersonParts
 from escudo.table._counts import CountSensitivity, count_records
 from escudo.table._encode import cells_of, number, sortable
-from escudo.table._frames import Source, open_source, shielded, stored_names, stream
+from escudo.table._frames import Source, open_source, read_names, shielded, stream
 from escudo.table._linked_schema import COUNT, GAP, MOST_ROWS, NUMBER, START, ChildTable, LinkedSchema
 from escudo.table._persons import PERSON, PERSON_NUMBER, key_numbers, key_of_text, person_columns, person_keys
 from escudo.table._table import Held
@@ -627,8 +627,7 @@ class Gathering:
 
     def stored(self, table: str) -> list[str]:
         """Return the columns that are read of a table."""
-        reading = self.schema.reading(table)
-        return list(dict.fromkeys([*stored_names(reading, reading.names), *reading.keys]))
+        return read_names(self.schema.reading(table))
 
     def packed(self, source: Source, table: str) -> Iterator[pl.DataFrame]:
         """Yield a table's rows in pieces: keys that can be compared across tables, days, and cells in words."""

@@ -20,7 +20,7 @@ from escudo._validate import one_of, positive_integer, whole
 from escudo.causal import Network
 from escudo.errors import InputError
 from escudo.synthesis import LinkedModel, Model
-from escudo.table import LinkedSchema, Schema
+from escudo.table import LinkedSchema, Schema, where_rows_are
 from escudo.utility._fidelity import CausalFidelity, Fidelity, causal_fidelity, fidelity
 from escudo.utility._prediction import LEARNERS, Kind, Lessons, Prediction, predictions
 from escudo.utility._rows import Rows
@@ -179,6 +179,7 @@ def evaluate(
     *,
     model: LinkedModel | None = ...,
 ) -> LinkedEvaluation: ...
+@where_rows_are("real_train", "real_test", "synthetic")
 def evaluate(
     real_train: object,
     real_test: object,

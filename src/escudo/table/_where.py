@@ -1,0 +1,200 @@
+"""What the custodian asks of frames, done where their rows are: here, or on one worker of the cluster they lie on.
+
+An evaluation or an attack learns from the same rows many times over, and its figures are for whoever may see the rows.
+Here that is a function of frames. Where some of these lie on Spark or Dask, the function is taken to *one* worker
+(:func:`where_rows_are`): the others send it the columns that the schema names, in the order of the rows, and it does
+there what it does here, on frames with the same rows; so a seed gives the same answer. The driver and the client get no
+row. Frames that are not on the cluster go along with the work: a file of somebody's, synthetic rows.
+
+**What travels.** To the worker: the function's arguments, a generator of one's own among them, as the cluster sends
+functions. Back: the result, as text that cannot run code (:mod:`escudo.table._answers`), or what escudo said
+(:class:`~escudo.table._whole.Errand`).
+
+**What is different there.** ``jobs`` are processes of the worker. How far it is, that worker knows: progress is told
+when the answer is there, all at once. A ``log`` is a file that the worker sees under the name that it has for the
+driver: on storage that both see, or the work begins anew. A worker that is lost costs time: the work begins anew on
+another one, with the log if there is one, and the answer is the same.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from escudo._card import tracking
+from escudo.errors import InputError
+from escudo.table._answers import from_text, to_text
+from escudo.table._frames import Source, read_names, shielded, stored_names
+from escudo.table._linked_schema import LinkedSchema
+from escudo.table._schema import Schema
+from escudo.table._whole import Errand
+
+P = ParamSpec("P")
+Found = TypeVar("Found")
+
+CLUSTERS = {"pyspark": "Spark", "dask": "Dask"}
+"""Engines with workers of their own, from which no row is brought here."""
+
+
+def where_rows_are(
+    *frames: str, said: Callable[[Any], Iterable[str]] | None = None
+) -> Callable[[Callable[P, Found]], Callable[P, Found]]:
+    """Let a function be done on a worker if some of its frames lie on a cluster, and here if none does.
+
+    Args:
+        frames: Which of its arguments are frames: each one frame, a list of them, or, of linked tables, one by table.
+            Its argument ``schema``, if it has one, names the columns that it looks at.
+        said: What its ``on_progress`` is told by the answer of a worker.
+    """
+
+    def here_or_there(function: Callable[P, Found]) -> Callable[P, Found]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def found(*args: P.args, **kwargs: P.kwargs) -> Found:
+            try:
+                given = signature.bind(*args, **kwargs)
+            except TypeError:
+                return function(*args, **kwargs)  # which says what is wrong
+            arguments, several = given.arguments, list[_Frame]()
+
+            def noted(frame: Any, columns: Sequence[str] | None, where: str) -> _Frame:
+                several.append(_Frame(frame, columns, where))
+                return several[-1]
+
+            held = {name: _each(arguments[name], name, arguments.get("schema"), noted) for name in frames}
+            away = [frame for frame in several if frame.engine in CLUSTERS]
+            if not away:
+                return function(*args, **kwargs)
+            engine = one_cluster({frame.where: frame.engine for frame in away})
+            for name, each in held.items():
+                arguments[name] = _Sent(_each(each, name, None, lambda one, *_: one.sent(away)))
+            tell = arguments.pop("on_progress", None)
+            if arguments.get("log") is not None:
+                arguments["log"] = os.path.abspath(arguments["log"])
+            errand = Errand(engine, partial(_done, found, given.args, given.kwargs))
+            send = shielded(engine, "asking for rows", lambda: _sender(engine, away))
+            with tracking(f"Working on a worker of {CLUSTERS[engine]}", total=1) as advance:
+                answer: Found = from_text(errand.answer(send)["found"].tobytes().decode())
+                advance(1)
+            for words in () if said is None or tell is None else said(answer):
+                tell(words)
+            return answer
+
+        return found
+
+    return here_or_there
+
+
+def one_cluster(engines: Mapping[str, str]) -> str:
+    """Return the one engine with workers that these frames, by their names, lie on.
+
+    Raises:
+        InputError: If there are two.
+    """
+    (name, engine), *others = engines.items()
+    for other, kind in others:
+        if kind != engine:
+            raise InputError(
+                f"{name} is on {CLUSTERS[engine]} and {other} on {CLUSTERS[kind]}, and rows of neither are brought to "
+                "where they are asked for: write one of them to files that the other cluster reads."
+            )
+    return engine
+
+
+def _sender(engine: str, away: Sequence[_Frame]) -> Callable[[Errand], bytes]:
+    if engine == "dask":
+        from escudo.table._dask import dask_frames as frames_of
+    else:
+        from escudo.table._spark import spark_frames as frames_of
+    return frames_of([frame.source for frame in away])
+
+
+def _done(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], rows: Sequence[Any]
+) -> dict[str, NDArray[Any]]:
+    """Do it on a worker, given the rows of what is there."""
+
+    def arrived(argument: Any) -> Any:
+        return argument.arrived(rows) if isinstance(argument, _Sent) else argument
+
+    found = function(*map(arrived, args), **{name: arrived(argument) for name, argument in kwargs.items()})
+    return {"found": np.frombuffer(to_text(found).encode(), np.uint8)}
+
+
+class _Frame:
+    """What may be a frame among the arguments of a function.
+
+    Attributes:
+        where: What it is called.
+        engine: Its engine; none of what is no frame, which whoever would read it refuses.
+    """
+
+    def __init__(self, frame: Any, columns: Sequence[str] | None, where: str):
+        self._frame, self._columns, self.where, self.engine = frame, columns, where, ""
+        with suppress(Exception):
+            self._opened: Any = nw.from_native(frame)
+            self.engine = str(self._opened.implementation.value)
+
+    @property
+    def source(self) -> tuple[Source, list[str]]:
+        """The frame and which columns of it are asked for; if it has none of them all, so that it is said there."""
+        names: list[str] = self._opened.collect_schema().names()
+        chosen = [name for name in names if self._columns is None or name in self._columns]
+        return Source(engine=self.engine, frame=self._opened), chosen or names
+
+    def sent(self, away: Sequence[_Frame]) -> Any:
+        """Return what is sent: of a frame on the workers its number among those, of another one its rows."""
+        if not self.engine:
+            return self._frame
+        if self in away:
+            return _There(away.index(self))
+        source, names = self.source
+        return shielded(self.engine, "reading rows", lambda: _in_memory(source.frame.select(names)))
+
+
+def _in_memory(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> Any:
+    return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame).to_native()
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """Stands for a frame whose rows are on the workers."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """An argument on its way to a worker, where it is given the frames that it stands for."""
+
+    held: Any
+
+    def arrived(self, rows: Sequence[Any]) -> Any:
+        """Return the argument as the function takes it."""
+        return _each(self.held, "", None, lambda one, *_: rows[one.number] if isinstance(one, _There) else one)
+
+
+def _each(
+    argument: Any,
+    where: str,
+    schema: Schema | LinkedSchema | None,
+    change: Callable[[Any, Sequence[str] | None, str], Any],
+) -> Any:
+    """Return an argument of frames with something else for each: made of it, of the columns asked for, of its name."""
+    if isinstance(argument, list | tuple):
+        return [_each(one, where, schema, change) for one in argument]
+    if isinstance(argument, Mapping):
+        read = {} if not isinstance(schema, LinkedSchema) else {t: read_names(schema.reading(t)) for t in schema.tables}
+        return {name: change(one, read.get(name), f"{name!r:.60} of {where}") for name, one in argument.items()}
+    # Whose a row of one table is makes no difference to what takes frames.
+    return change(argument, stored_names(schema, schema.names) if isinstance(schema, Schema) else None, where)
