@@ -338,7 +338,7 @@ def spark_together(
 
     Args:
         gathering: How rows travel.
-        sources: The tables.
+        sources: The tables; those that are not on Spark are packed here, and sent to the workers.
         once: Whether sums are asked for once. Else packed rows stay with the workers, in memory or on disk.
     """
     import polars as pl
@@ -356,7 +356,11 @@ def spark_together(
 
         return pack
 
-    tables = [_mapped(_chosen(source, gathering.stored(name)), packed(name), types) for name, source in sources.items()]
+    there = {name: source for name, source in sources.items() if source.engine == "pyspark"}
+    tables = [_mapped(_chosen(source, gathering.stored(name)), packed(name), types) for name, source in there.items()]
+    session = tables[0].sparkSession
+    for name in sources.keys() - there.keys():
+        tables.append(session.createDataFrame(gathering.sent(sources[name], name).to_arrow(), types))
     parted = reduce(lambda one, other: one.union(other), tables).repartition(functions.col(PERSON_NUMBER))
 
     def summed(find: Find) -> NDArray[np.int64]:

@@ -76,6 +76,7 @@ def where_rows_are(
             if not away:
                 return function(*args, **kwargs)
             engine = one_cluster({frame.where: frame.engine for frame in away})
+            assert engine is not None, "one of them at least is on a cluster"
             for name, each in held.items():
                 arguments[name] = _Sent(_each(each, name, None, lambda one, *_: one.sent(away)))
             tell = arguments.pop("on_progress", None)
@@ -95,20 +96,25 @@ def where_rows_are(
     return here_or_there
 
 
-def one_cluster(engines: Mapping[str, str]) -> str:
-    """Return the one engine with workers that these frames, by their names, lie on.
+def on_workers(frame: object) -> bool:
+    """Return whether a frame lies on a cluster, from which no row is brought here."""
+    return _Frame(frame, None, "").engine in CLUSTERS
+
+
+def one_cluster(engines: Mapping[str, str]) -> str | None:
+    """Return the one cluster that frames, by what they are called, lie on; None if none does.
 
     Raises:
         InputError: If there are two.
     """
-    (name, engine), *others = engines.items()
-    for other, kind in others:
-        if kind != engine:
-            raise InputError(
-                f"{name} is on {CLUSTERS[engine]} and {other} on {CLUSTERS[kind]}, and rows of neither are brought to "
-                "where they are asked for: write one of them to files that the other cluster reads."
-            )
-    return engine
+    there = {engine: name for name, engine in engines.items() if engine in CLUSTERS}
+    if len(there) > 1:
+        (engine, name), (other, second), *_ = there.items()
+        raise InputError(
+            f"{name} is on {CLUSTERS[engine]} and {second} on {CLUSTERS[other]}, and rows of a cluster are not brought "
+            "to another one: write one of the two to files that both can read, and open it where the other one is."
+        )
+    return next(iter(there), None)
 
 
 def _sender(engine: str, away: Sequence[_Frame]) -> Callable[[Errand], bytes]:
