@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -607,6 +608,15 @@ def known_reason(error: BaseException, doing: str) -> str | None:
             "the disk is full, or no folder for temporary files can be written, where rows were put that do not fit "
             f"into memory while {doing}. Name a folder with more room by the setting TMPDIR, or allow more memory by "
             "ESCUDO_MEMORY_MB; what was written is gone."
+        )
+    absent = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'", told, re.MULTILINE)
+    if absent or isinstance(error, ModuleNotFoundError):
+        lacking = absent[1] if absent else getattr(error, "name", None)
+        return f"a worker lacks the package {lacking!r}: install there what is installed here."
+    if type(error).__name__ == "PicklingError" or str(error).startswith("Could not serialize object"):
+        return (
+            "what is asked cannot be sent to workers: a function or an object of your own must be one that pickles, "
+            "without locks, open files or connections in it."
         )
     if isinstance(error, FileNotFoundError) or "\nFileNotFoundError: " in told:
         return (

@@ -463,7 +463,7 @@ class PrivateTables(Held[LinkedSchema]):
         """
         gathering, sources = Gathering.of(self._sources, self._schema), self._sources
         together: Any = _together_here
-        cluster = one_cluster({f"table {name!r}": source.engine for name, source in sources.items()})
+        cluster = one_cluster((f"table {name!r}", source.engine) for name, source in sources.items())
         if cluster == "pyspark":
             from escudo.table._spark import spark_together as together
         elif cluster == "dask":

@@ -46,13 +46,15 @@ CLUSTERS = {"pyspark": "Spark", "dask": "Dask"}
 
 
 def where_rows_are(
-    *frames: str, said: Callable[[Any], Iterable[str]] | None = None
+    *frames: str, public: Sequence[str] = (), said: Callable[[Any], Iterable[str]] | None = None
 ) -> Callable[[Callable[P, Found]], Callable[P, Found]]:
     """Let a function be done on a worker if some of its frames lie on a cluster, and here if none does.
 
     Args:
         frames: Which of its arguments are frames: each one frame, a list of them, or, of linked tables, one by table.
             Its argument ``schema``, if it has one, names the columns that it looks at.
+        public: Which others are frames that anybody may see, such as synthetic rows: they go where the private ones
+            are, and where none of these is on a cluster they are read here.
         said: What its ``on_progress`` is told by the answer of a worker.
     """
 
@@ -65,28 +67,20 @@ def where_rows_are(
                 given = signature.bind(*args, **kwargs)
             except TypeError:
                 return function(*args, **kwargs)  # which says what is wrong
-            arguments, several = given.arguments, list[_Frame]()
-
-            def noted(frame: Any, columns: Sequence[str] | None, where: str) -> _Frame:
-                several.append(_Frame(frame, columns, where))
-                return several[-1]
-
-            held = {name: _each(arguments[name], name, arguments.get("schema"), noted) for name in frames}
-            away = [frame for frame in several if frame.engine in CLUSTERS]
-            if not away:
+            asked = _Asked(given.arguments)
+            asked.look_at(frames)
+            engine = one_cluster((frame.where, frame.engine) for frame in asked.frames)
+            if engine is None:
                 return function(*args, **kwargs)
-            engine = one_cluster({frame.where: frame.engine for frame in away})
-            assert engine is not None, "one of them at least is on a cluster"
-            for name, each in held.items():
-                arguments[name] = _Sent(_each(each, name, None, lambda one, *_: one.sent(away)))
-            tell = arguments.pop("on_progress", None)
-            if arguments.get("log") is not None:
-                arguments["log"] = os.path.abspath(arguments["log"])
+            asked.look_at(public)
+            tell = given.arguments.pop("on_progress", None)
+            away = asked.prepare(engine)
             errand = Errand(engine, partial(_done, found, given.args, given.kwargs))
             send = shielded(engine, "asking for rows", lambda: _sender(engine, away))
             with tracking(f"Working on a worker of {CLUSTERS[engine]}", total=1) as advance:
-                answer: Found = from_text(errand.answer(send)["found"].tobytes().decode())
+                told = errand.answer(send)["found"].tobytes().decode()
                 advance(1)
+            answer: Found = shielded(engine, "reading an answer", lambda: from_text(told))
             for words in () if said is None or tell is None else said(answer):
                 tell(words)
             return answer
@@ -96,18 +90,50 @@ def where_rows_are(
     return here_or_there
 
 
+class _Asked:
+    """What a function was given.
+
+    Attributes:
+        frames: The frames among it that were looked at, and what may be such.
+    """
+
+    def __init__(self, arguments: dict[str, Any]):
+        self._arguments = arguments
+        self._held: dict[str, Any] = {}
+        self.frames: list[_Frame] = []
+
+    def look_at(self, names: Iterable[str]) -> None:
+        """Find the frames among some arguments."""
+
+        def noted(frame: Any, columns: Sequence[str] | None, where: str) -> _Frame:
+            self.frames.append(_Frame(frame, columns, where))
+            return self.frames[-1]
+
+        for name in names:
+            self._held[name] = _each(self._arguments[name], name, self._arguments.get("schema"), noted)
+
+    def prepare(self, engine: str) -> list[_Frame]:
+        """Turn the arguments into what is sent to a worker, and return the frames whose rows are there."""
+        away = [frame for frame in self.frames if frame.engine == engine]
+        for name, held in self._held.items():
+            self._arguments[name] = _Sent(_each(held, name, None, lambda one, *_: one.sent(away)))
+        if self._arguments.get("log") is not None:
+            self._arguments["log"] = os.path.abspath(self._arguments["log"])
+        return away
+
+
 def on_workers(frame: object) -> bool:
     """Return whether a frame lies on a cluster, from which no row is brought here."""
     return _Frame(frame, None, "").engine in CLUSTERS
 
 
-def one_cluster(engines: Mapping[str, str]) -> str | None:
-    """Return the one cluster that frames, by what they are called, lie on; None if none does.
+def one_cluster(frames: Iterable[tuple[str, str]]) -> str | None:
+    """Return the one cluster that frames lie on, given what each is called and its engine; None if none does.
 
     Raises:
         InputError: If there are two.
     """
-    there = {engine: name for name, engine in engines.items() if engine in CLUSTERS}
+    there = {engine: name for name, engine in frames if engine in CLUSTERS}
     if len(there) > 1:
         (engine, name), (other, second), *_ = there.items()
         raise InputError(

@@ -179,7 +179,7 @@ def evaluate(
     *,
     model: LinkedModel | None = ...,
 ) -> LinkedEvaluation: ...
-@where_rows_are("real_train", "real_test", "synthetic")
+@where_rows_are("real_train", "real_test", public=["synthetic"])
 def evaluate(
     real_train: object,
     real_test: object,
