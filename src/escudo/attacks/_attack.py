@@ -108,7 +108,8 @@ def attack(
     randomised experiment that bounds ε from below (:func:`escudo.audit`).
 
     Fits of escudo's marginal generators share their counts, with one record moved. Where jax finds an accelerator, its
-    networks are trained by the hundred side by side. All else is spread over ``jobs`` processes.
+    networks are trained by the hundred side by side. All else is spread over ``jobs`` processes. Where the rows lie on
+    Spark or Dask, all of it is done by one of their workers, and no row comes here.
 
     Args:
         generator: The name of one of escudo's generators, or any object or function that makes synthetic rows; see
@@ -131,11 +132,12 @@ def attack(
         size: How many synthetic rows are looked at; as many as a fit gets by default.
         confidence: Of the formal statements, over all targets together.
         seed: Repeats the attack.
-        jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one.
+        jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one. On a
+            cluster they are processes of that worker.
         frames: ``"polars"`` or ``"pandas"``: what other generators are given.
         log: A file that keeps every fit, so that the same call goes on where it was stopped. It is as private as the
-            rows.
-        on_progress: Called with a sentence after each target.
+            rows, and on a cluster that worker's, under this path.
+        on_progress: Called with a sentence after each target; of rows on a cluster when all is done.
         options: For escudo's generators. ``public_rows`` is what a fit gets, where a release would know it.
 
     Returns:

@@ -4,9 +4,9 @@ Each worker hands its part of the columns to polars in Arrow batches and takes t
 (:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
 the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
 comes out the same. The driver holds counts, sums and votes. What needs all rows at once is done by one worker, to which
-the others send what they encoded (:func:`spark_in_one_place`). Rows pass through the driver, a few at a time, only for
-the custodian, whose evaluations and attacks are computed where they are asked (:func:`spark_pieces`), and where only
-some of several linked tables lie on Spark (:func:`spark_packed`).
+the others send what they encoded (:func:`spark_in_one_place`), or the rows of the frames that the custodian asks about
+(:func:`spark_frames`). Rows pass through the driver, a few at a time, only where a caller asks for the rows themselves
+(:func:`spark_pieces`, :func:`spark_packed`), as those do who read synthetic ones.
 
 Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
 ``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue. Of a Delta or
@@ -382,7 +382,7 @@ def spark_together(
 
 
 def spark_packed(gathering: Gathering, source: Source, table: str) -> Iterator[pl.DataFrame]:
-    """Yield the packed rows of one of several linked tables, of which others lie elsewhere, some at a time."""
+    """Yield the packed rows of one of several linked tables, some at a time, for whoever holds all histories."""
     import polars as pl
 
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
