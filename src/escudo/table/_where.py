@@ -190,12 +190,12 @@ class _Frame:
             return self._frame
         if self in away:
             return _There(away.index(self))
+        return shielded(self.engine, "reading rows", self._rows)
+
+    def _rows(self) -> Any:
         source, names = self.source
-        return shielded(self.engine, "reading rows", lambda: _in_memory(source.frame.select(names)))
-
-
-def _in_memory(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> Any:
-    return (frame.collect() if isinstance(frame, nw.LazyFrame) else frame).to_native()
+        chosen = source.frame.select(names)
+        return (chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen).to_native()
 
 
 @dataclass(frozen=True, slots=True)
