@@ -41,7 +41,11 @@ def test_arrays_and_numbers_of_numpy_come_back_to_the_last_bit() -> None:
     assert from_text(to_text(MappingProxyType({"a": 1}))) == {"a": 1}
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"MARIA", np.array([object()]), [print]], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1, 2}, b"MARIA", np.array([object()]), [print]],
+    ids=["object", "set", "bytes", "array", "code"],
+)
 def test_nothing_else_is_sent(value: Any) -> None:
     with pytest.raises(TypeError):
         to_text(value)
