@@ -2,8 +2,9 @@
 
 ``python dask_cluster.py FOLDER`` reads the Parquet files in FOLDER's ``rows`` by workers that are processes. Some work
 waits, with all rows, for the file ``go on`` in FOLDER, and leaves one file each time it begins. Then two columns are
-compared and networks trained, of rows and of people, and the answers printed as JSON. What would hold or encode rows in
-the client is taken away from it.
+compared and networks trained, of rows and of people, and what the custodian asks is asked. An attack leaves one file
+for each fit, and waits in the fourth one for the file ``fit on``. The answers are printed as JSON. What would hold or
+encode rows in the client is taken away from it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import secrets
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,6 +22,8 @@ from unittest import mock
 import numpy as np
 import spark_cluster
 
+from escudo.attacks import attack
+from escudo.synthesis import clinic
 from escudo.table import PrivateTable, Schema, _rows, _whole
 
 
@@ -34,6 +38,12 @@ def main(folder: Path) -> None:
         while not (folder / "go on").exists():
             time.sleep(0.05)
         return np.array([len(rows), drawn])
+
+    def fitted(rows: Any, rng: np.random.Generator) -> Any:
+        (folder / f"fit-{uuid.uuid4()}-{os.getpid()}").touch()
+        while len(list(folder.glob("fit-*"))) == 4 and not (folder / "fit on").exists():
+            time.sleep(0.05)
+        return spark_cluster.made_of(rows, rng)
 
     schema = spark_cluster.clinic(1)[1]
     people = Schema(schema.fields, person_id="who", max_rows_per_person=2)
@@ -51,6 +61,11 @@ def main(folder: Path) -> None:
         with PrivateTable(frame, people).in_one_place() as whole:
             answers["people"] = whole.found(np.shape).tolist()
         answers["compared"] = spark_cluster.compared(frame, schema)
+        answers["asked"] = spark_cluster.asked(frame, schema)
+        made = clinic(40, seed=1)
+        linked = {name: dd.from_pandas(one.to_pandas(), npartitions=2) for name, one in made.frames.items()}
+        answers["people"] = [*answers["people"], spark_cluster.asked_of_people(linked, made)]
+        answers["attacked"] = attack(fitted, frame, schema, **spark_cluster.ATTACKED, log=folder / "fits").to_json()
         print(json.dumps(answers), flush=True)
 
 

@@ -22,7 +22,9 @@ import numpy as np
 import polars as pl
 
 import escudo
+from escudo.attacks import attack, infer_attribute, published_game, victim_of
 from escudo.causal import CausalGraph
+from escudo.synthesis import Clinic
 from escudo.synthesis import clinic as clinic_of_people
 from escudo.table import (
     Categorical,
@@ -96,6 +98,47 @@ def compared(frame: Any, schema: Schema) -> list[Any]:
     network = {"generator": "vae", "steps": 5, "pretraining": 5, "latent": 2, "encoder": (4,), "decoder": (4,)}
     model = escudo.synthesize(table, graph=graph, **paid, **network)
     return [*(str(way.to_json()) for way in ways), str(model.sample(20, seed=2).rows())]
+
+
+ATTACKED: dict[str, Any] = {"targets": 1, "shadows": 4, "trials": 4, "attacks": [("queries", "logistic")], "seed": 1}
+"""How an attack is made."""
+
+
+def made_of(rows: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
+    """Return synthetic rows by a generator of somebody's own, which promises nothing."""
+    return rows.sample(100, with_replacement=True, seed=int(rng.integers(2**31)))
+
+
+def asked(frame: Any, schema: Schema) -> list[Any]:
+    """Return what the custodian is told of private rows: two games, one with a generator of their own, and so on."""
+    made = clinic(200)[0].sample(fraction=1.0, with_replacement=True, seed=1)
+    few: dict[str, Any] = {"targets": 1, "seed": 1}
+    victim = victim_of("independent", schema, epsilon=1.0)
+    told: list[str] = []
+
+    def resampled(rows: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:  # a worker need not have this file
+        return rows.sample(100, with_replacement=True, seed=int(rng.integers(2**31)))
+
+    games = [
+        attack("independent", frame, schema, epsilon=1.0, on_progress=told.append, **ATTACKED),
+        attack(resampled, frame, schema, **ATTACKED),
+        infer_attribute(victim, frame, schema, "ill", fits=4, size=50, **few),
+    ]
+    assert len(told) == 1  # of one target
+    assert told[0].startswith(games[0].targets[0].label)
+    found = escudo.evaluate(frame, frame, [made, made], schema, targets=["ill", "dose"], learners=["logistic"], seed=1)
+    table = published_game(victim, frame, schema, fits=1, sets=4, size=50, classifiers=["forest"], **few)
+    return [found.to_json(), *(game.to_json() for game in games), [str(score) for score in table]]
+
+
+def asked_of_people(frames: Mapping[str, Any], made: Clinic) -> list[Any]:
+    """Return the same of linked tables."""
+    games = [
+        attack("marginals", frames, made.schema, graph=made.graph, epsilon=1.0, **ATTACKED),
+        attack(lambda frames, _: dict(frames), frames, made.schema, **ATTACKED),
+    ]
+    found = escudo.evaluate(frames, frames, clinic_of_people(40, seed=3).frames, made.schema)
+    return [found.to_json(), *(game.to_json() for game in games)]
 
 
 def linked(frames: Mapping[str, Any], schema: LinkedSchema) -> list[Any]:

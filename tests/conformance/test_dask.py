@@ -16,10 +16,12 @@ import pytest
 
 import escudo
 from conformance import spark_cluster
+from escudo.attacks import attack
 from escudo.causal import CausalGraph
-from escudo.errors import EngineError
+from escudo.errors import EngineError, InputError, SchemaError
 from escudo.privacy import MemoryAccount
-from escudo.table import PrivateTable, Schema, _rows
+from escudo.synthesis import clinic
+from escudo.table import PrivateTable, Schema, _rows, _where, check, draft_linked
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -162,8 +164,34 @@ def test_rows_that_come_in_another_order_are_refused_before_they_are_split_again
     assert list(account.failed.values()) == ["EngineError"]
 
 
+def test_what_the_custodian_asks_is_done_by_a_task() -> None:
+    """Of parts one of which has no rows; checks and drafts, too."""
+    frame, schema = spark_cluster.clinic()
+    ruled, parts = Schema(schema.fields, rules=("dose >= late",)), _dask(frame, [])
+    assert check(parts, ruled).to_dict() == check(frame, ruled).to_dict()
+    assert spark_cluster.asked(parts, schema) == spark_cluster.asked(frame, schema)
+    people = clinic(40, seed=1)
+    linked = {name: dd.from_pandas(one.to_pandas(), npartitions=2) for name, one in people.frames.items()}
+    assert draft_linked(linked, "patients").to_dict() == draft_linked(people.frames, "patients").to_dict()
+    with pytest.raises(InputError, match="real_test must be a frame"):
+        escudo.evaluate(parts, "visits.csv", frame, schema)
+    with pytest.raises(SchemaError, match="does not have the schema's column 'ill'"):
+        escudo.evaluate(parts[["smoke", "dose", "late"]], frame, frame, schema)
+
+
+def test_synthetic_rows_of_dask_do_not_take_private_ones_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, schema = spark_cluster.clinic(200)
+    monkeypatch.setattr(_where, "Errand", None)  # what goes to a worker
+    how: dict[str, Any] = {"targets": ["ill"], "learners": ["logistic"]}
+    made = dd.from_pandas(frame.to_pandas(), npartitions=2)
+    assert escudo.evaluate(frame, frame, made, schema, **how) == escudo.evaluate(frame, frame, frame, schema, **how)
+
+
 def test_the_client_gets_no_row_and_a_worker_that_is_lost_costs_nothing_but_time(tmp_path: Path) -> None:
-    """On workers that are processes: work on all rows is begun anew on another one, and one answer comes back."""
+    """On workers that are processes: work on all rows is begun anew on another one, and one answer comes back.
+
+    What the custodian asks goes on from its log.
+    """
     pytest.importorskip("distributed", reason="distributed is not installed")
     frame, schema = spark_cluster.clinic()
     frame = frame.with_columns(who=pl.int_range(pl.len()) // 2)
@@ -175,6 +203,9 @@ def test_the_client_gets_no_row_and_a_worker_that_is_lost_costs_nothing_but_time
     def held() -> list[str]:
         return sorted(path.name for path in tmp_path.glob("held-*"))
 
+    def fits() -> list[str]:
+        return [path.name for path in tmp_path.glob("fit-*")]
+
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as client:
         try:
             spark_cluster.until(lambda: len(held()) == 1 or client.poll() is not None, "work on all rows")
@@ -182,6 +213,9 @@ def test_the_client_gets_no_row_and_a_worker_that_is_lost_costs_nothing_but_time
             os.kill(int(begun.split("-")[1]), signal.SIGKILL)
             spark_cluster.until(lambda: len(held()) == 2 or client.poll() is not None, "second run of it")
             (tmp_path / "go on").touch()
+            spark_cluster.until(lambda: len(fits()) == 4 or client.poll() is not None, "attack")
+            os.kill(int(fits()[0].split("-")[-1]), signal.SIGKILL)
+            (tmp_path / "fit on").touch()
             out, _ = client.communicate()
         finally:
             client.kill()
@@ -189,5 +223,13 @@ def test_the_client_gets_no_row_and_a_worker_that_is_lost_costs_nothing_but_time
     (second,) = (name for name in held() if name != begun)
     assert answers["held"] == [frame.height, int(second.split("-")[2])]
     assert begun.split("-")[2] != second.split("-")[2]  # each run draws for itself
-    assert answers["people"] == [frame.height, 4]
-    assert answers["compared"] == spark_cluster.compared(frame, schema)
+    made = clinic(40, seed=1)
+    asked = {
+        "people": [frame.height, 4, spark_cluster.asked_of_people(made.frames, made)],
+        "compared": spark_cluster.compared(frame, schema),
+        "asked": spark_cluster.asked(frame, schema),
+        "attacked": attack(spark_cluster.made_of, frame, schema, **spark_cluster.ATTACKED).to_json(),
+    }
+    assert {name: answers[name] for name in asked} == json.loads(json.dumps(asked))
+    made_anew = len(fits()) - spark_cluster.ATTACKED["shadows"] - answers["attacked"]["targets"][0]["runs"]
+    assert made_anew == 1  # the fit that was lost: those before it came from the log

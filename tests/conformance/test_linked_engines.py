@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 import sqlalchemy as sa
 
-from escudo.errors import SchemaError
-from escudo.table import LinkedSchema, LinkedTable, PrivateTables, _contributions, open_data
+from escudo.errors import InputError, SchemaError
+from escudo.table import LinkedSchema, LinkedTable, PrivateTables, _contributions, _linked, open_data
 
 pd = pytest.importorskip("pandas")
 duckdb = pytest.importorskip("duckdb")
@@ -160,6 +160,29 @@ def test_tables_may_lie_in_different_engines_with_keys_of_different_types() -> N
 def test_text_keys_of_different_engines_are_compared_by_their_characters() -> None:
     here = {name: FRAMES["polars text keys"](frame) for name, frame in frames().items()}
     assert_counts(PrivateTables({**here, "visits": FRAMES["duckdb"](here["visits"])}, SCHEMA))
+
+
+@pytest.mark.parametrize("engine", ["polars lazy", "duckdb", "pandas objects"])
+@pytest.mark.parametrize("there", [["visits"], ["patients", "drugs"]], ids="-".join)
+def test_tables_of_which_some_lie_on_dask_are_brought_together_there(
+    there: list[str], engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are packed here and sent: what is packed here is never a table of Dask's."""
+    packed = _linked.Gathering.packed
+
+    def here(gathering: Any, source: Any, table: str) -> Any:
+        assert source.engine != "dask"
+        return packed(gathering, source, table)
+
+    monkeypatch.setattr(_linked.Gathering, "packed", here)
+    kinds = {name: "dask" if name in there else engine for name in SCHEMA.tables}
+    assert_counts(PrivateTables({name: FRAMES[kinds[name]](frame) for name, frame in frames().items()}, SCHEMA))
+
+
+def assert_two_clusters_are_refused(frames: dict[str, Any]) -> None:
+    """Hold that of tables on Spark and on Dask none is read."""
+    with pytest.raises(InputError, match=r"table '\w+' is on Dask and table '\w+' on Spark|on Spark and .* on Dask"):
+        PrivateTables(frames, SCHEMA).tally()
 
 
 @pytest.mark.parametrize("engine", ["polars lazy", "polars text keys", "pandas objects"])

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,14 +27,15 @@ from conformance import derived_columns, loose_columns, spark_cluster
 from conformance import test_engines as engines
 from conformance import test_linked_engines as linked_engines
 from conformance.spark_cluster import until
+from escudo.attacks import attack
 from escudo.causal import CausalGraph
 from escudo.cli import app
 from escudo.errors import EngineError, InputError
 from escudo.learning import day_counts
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import clinic
-from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, _whole, open_data
-from escudo.utility import evaluate_privately
+from escudo.table import Numeric, PrivateTable, PrivateTables, Schema, _lakes, _spark, _whole, draft_linked, open_data
+from escudo.utility import Rows, evaluate_privately
 from unit.table import test_iceberg as iceberg
 from unit.table import test_lakes as lakes
 
@@ -173,11 +175,12 @@ def test_spark_works_out_differences_of_columns_and_reads_texts_loosely(session:
 
 def test_linked_tables_of_spark_count_as_those_of_polars(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One table in Spark, with keys of text, whose order is that of characters; then all of them, on the workers."""
+    monkeypatch.setattr(_spark, "spark_packed", None)  # what hands rows to the driver
     here = linked_engines.frames()
     texts = {name: linked_engines.FRAMES["polars text keys"](frame) for name, frame in here.items()}
     mixed = {**texts, "visits": _frame(session, texts["visits"])}
     linked_engines.assert_counts(PrivateTables(mixed, linked_engines.SCHEMA))
-    monkeypatch.setattr(_spark, "spark_packed", None)  # what hands rows to the driver
+    linked_engines.assert_two_clusters_are_refused({**mixed, "notes": linked_engines.dask_frame(here["notes"])})
     before = {*session._jsc.getPersistentRDDs()}
     dated = here["visits"].with_columns(pl.col("date").cast(pl.Datetime).dt.offset_by("2h").dt.replace_time_zone("UTC"))
     every = {**here, "visits": dated}  # days are those of UTC
@@ -673,35 +676,101 @@ def test_a_url_names_data_of_spark_for_every_command(session: Any, tmp_path: Pat
     assert isinstance(CliRunner().invoke(app, ["doctor", "--spark", "yarn"]).exception, InputError)
 
 
+def test_what_the_custodian_asks_is_done_on_a_worker_to_the_last_bit(session: Any, tmp_path: Path) -> None:
+    """Evaluations, attacks and games, of one table and of linked ones; the driver gets what it is told of them."""
+    frame, schema = spark_cluster.clinic(4000)
+    made = clinic(40, seed=1)
+
+    def answers(opened: Callable[[pl.DataFrame], Any]) -> str:
+        every, some = opened(frame), [frame[:50], opened(frame[:60])]
+        found = escudo.evaluate(frame[:400], every, some, schema, targets=["ill"], learners=["logistic"])
+        people = {name: opened(one) for name, one in made.frames.items()}
+        told = [spark_cluster.asked(every, schema), spark_cluster.asked_of_people(people, made), found.to_json()]
+        return json.dumps(told, default=str)
+
+    wanted = answers(lambda frame: frame)
+    spark = session.createDataFrame(frame.to_arrow())
+    assert spark.rdd.getNumPartitions() > 1
+    with pytest.MonkeyPatch.context() as patch:
+        got = _watched(patch, spark)
+        patch.setattr(_spark, "spark_packed", None)
+        patch.setattr(Rows, "read", None)
+        assert answers(lambda frame: session.createDataFrame(frame.to_arrow())) == wanted
+    assert 0 < max(got) < 40_000 < frame.estimated_size()  # bytes
+
+
+def test_what_a_worker_lacks_and_what_cannot_be_sent_there_is_said(session: Any) -> None:
+    frame, schema = spark_cluster.clinic(50)
+    spark, lock = session.createDataFrame(frame.to_arrow()), threading.Lock()
+
+    def lacking(rows: Any, rng: Any) -> Any:
+        import nowhere
+
+        return nowhere.rows(rows)
+
+    def locked(rows: Any, rng: Any) -> Any:
+        with lock:
+            return rows
+
+    for generator, said in ((lacking, "a worker lacks the package 'nowhere'"), (locked, "cannot be sent to workers")):
+        with pytest.raises(EngineError, match=said):
+            attack(generator, spark, schema, targets=1, shadows=2, trials=2)
+    with pytest.raises(InputError, match="real_train has no rows"):
+        escudo.evaluate(spark.limit(0), spark, frame, schema)
+
+
 def test_what_the_custodian_asks_takes_data_of_spark(session: Any, tmp_path: Path) -> None:
-    """A draft, a check, an evaluation and an attack, by ``--engine spark``, say what they say of the same file here."""
+    """A draft, a check, an evaluation and an attack, by ``--engine spark``, say what they say of the same file here.
+
+    Nothing that has as many rows as a table comes to the driver.
+    """
     frame, schema = spark_cluster.clinic(300)
     data, described, made = (str(tmp_path / name) for name in ("visits.parquet", "visits.toml", "made.parquet"))
     frame.write_parquet(data)
     frame.sample(fraction=1.0, with_replacement=True, seed=1).write_parquet(made)
-    schema.write(Path(described))
+    Schema(schema.fields, rules=("dose >= late",)).write(Path(described))
     people = clinic(40, seed=1)
     people.schema.write(tmp_path / "clinic.toml")
     tables = [str(tmp_path / f"{name}.parquet") for name in ("patients", "visits_of_people")]
     for path, one in zip(tables, people.frames.values(), strict=True):
         one.write_parquet(path)
     named = [tables[0], f"visits={tables[1]}"]
-    told = ["--schema", described, "--seed", "1", "--jobs", "1", "--json"]
+    told, page = ["--schema", described, "--seed", "1", "--jobs", "1", "--json"], ["--out", str(tmp_path / "page.html")]
     few = ["--targets", "1", "--choose", "random", "--shadows", "2", "--trials", "2"]
-    for asked in (
+    questions = [
         ["schema", "check", data, "--schema", described, "--json"],
         ["schema", "check", *named, "--schema", str(tmp_path / "clinic.toml"), "--json"],
-        ["evaluate", data, data, made, "--target", "ill", "--learner", "logistic", *told],
+        ["evaluate", data, data, made, "--target", "ill", "--learner", "logistic", *told, *page],
         ["attack", data, "--generator", "independent", "--epsilon", "1", *few, *told],
-    ):
-        spark, here = (CliRunner().invoke(app, [*asked, "--engine", engine]) for engine in ("spark", "polars"))
-        assert spark.exit_code == here.exit_code == 0, (asked, spark.output, here.output)
-        assert json.loads(spark.stdout) == json.loads(here.stdout), asked
-    for engine in ("spark", "polars"):
-        out = ["--out", str(tmp_path / f"{engine}.toml"), "--engine", engine]
-        assert CliRunner().invoke(app, ["schema", "draft", data, *out]).exit_code == 0
-    drafts = [Schema.read(tmp_path / f"{engine}.toml").to_dict() for engine in ("spark", "polars")]
-    assert drafts[0] == drafts[1]
+    ]
+
+    def answers(engine: str) -> list[Any]:
+        found: list[Any] = []
+        for asked in questions:
+            done = CliRunner().invoke(app, [*asked, "--engine", engine])
+            assert done.exit_code == 0, (asked, done.output)
+            found.append(json.loads(done.stdout))
+        drafted = tmp_path / f"{engine}.toml"
+        done = CliRunner().invoke(app, ["schema", "draft", data, "--out", str(drafted), "--engine", engine])
+        assert done.exit_code == 0, done.output
+        opened = {name: open_data(path, engine=engine) for name, path in zip(people.frames, tables, strict=True)}
+        linked = draft_linked(opened, "patients").to_dict()
+        return [*found, (tmp_path / "page.html").read_text(), Schema.read(drafted).to_dict(), linked]
+
+    wanted = answers("polars")
+    kind = type(session.range(1))
+    to_arrow = kind.toArrow
+
+    def few_rows(self: Any) -> Any:
+        rows = to_arrow(self)
+        assert rows.num_rows < 100
+        return rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        _watched(patch, session.range(1))
+        patch.setattr(kind, "toArrow", few_rows)
+        found = answers("spark")
+    assert found == wanted
 
 
 # ---- a standalone cluster

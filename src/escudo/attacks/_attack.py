@@ -51,7 +51,7 @@ from escudo.attacks._victims import Victim, victim_of
 from escudo.causal import CausalGraph
 from escudo.errors import InputError
 from escudo.privacy import Budget, Guarantee, Relation, parse_relation, usual_delta
-from escudo.table import Categorical, LinkedSchema, Schema
+from escudo.table import Categorical, LinkedSchema, Schema, where_rows_are
 from escudo.utility import Rows
 
 Floats = NDArray[np.float64]
@@ -70,6 +70,11 @@ ATTACKS: tuple[tuple[str, str], ...] = (
 _ASKED = 25  # synthetic rows nearest to a record are asked for the value that it lacks
 
 
+def _told(found: Attack) -> list[str]:
+    return [f"{target.label}: {target.audit.verdict}" for target in found.targets]
+
+
+@where_rows_are("rows", said=_told)
 def attack(
     generator: object,
     rows: object,
@@ -103,7 +108,8 @@ def attack(
     randomised experiment that bounds ε from below (:func:`escudo.audit`).
 
     Fits of escudo's marginal generators share their counts, with one record moved. Where jax finds an accelerator, its
-    networks are trained by the hundred side by side. All else is spread over ``jobs`` processes.
+    networks are trained by the hundred side by side. All else is spread over ``jobs`` processes. Where the rows lie on
+    Spark or Dask, all of it is done by one of their workers, and no row comes here.
 
     Args:
         generator: The name of one of escudo's generators, or any object or function that makes synthetic rows; see
@@ -126,11 +132,12 @@ def attack(
         size: How many synthetic rows are looked at; as many as a fit gets by default.
         confidence: Of the formal statements, over all targets together.
         seed: Repeats the attack.
-        jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one.
+        jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one. On a
+            cluster they are processes of that worker.
         frames: ``"polars"`` or ``"pandas"``: what other generators are given.
         log: A file that keeps every fit, so that the same call goes on where it was stopped. It is as private as the
-            rows.
-        on_progress: Called with a sentence after each target.
+            rows, and on a cluster that worker's, under this path.
+        on_progress: Called with a sentence after each target; of rows on a cluster when all is done.
         options: For escudo's generators. ``public_rows`` is what a fit gets, where a release would know it.
 
     Returns:
@@ -363,6 +370,7 @@ class AttributeGame:
     seed: int = 0
     jobs: int | None = None
 
+    @where_rows_are("rows")
     def play(self, victim: Victim, rows: object, schema: Schema, attribute: str) -> AttributeAttack:
         """Play it; see :func:`infer_attribute`."""
         column = schema[attribute]
@@ -478,6 +486,7 @@ class PublishedGame:
     seed: int = 0
     jobs: int | None = None
 
+    @where_rows_are("rows")
     def play(self, victim: Victim, rows: object, schema: Schema) -> list[PublishedScore]:
         """Play it; see :func:`published_game`."""
         count, drawn = positive_integer("fits", self.fits), positive_integer("sets", self.sets)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from escudo.attacks import Attack, Score
     from escudo.table import LinkedSchema, Schema
-    from escudo.utility import Change, Evaluation, Rows
+    from escudo.utility import Change, Evaluation
 
 
 def _of_release(does: str) -> Any:
@@ -111,7 +111,7 @@ def evaluate(asked: EvaluateOptions) -> Filed:
     from escudo.causal import Network
     from escudo.report import check_page, evaluation_page
     from escudo.synthesis import load
-    from escudo.utility import LEARNERS
+    from escudo.utility import LEARNERS, Rows
     from escudo.utility import evaluate as run
 
     if asked.out is not None:
@@ -123,7 +123,8 @@ def evaluate(asked: EvaluateOptions) -> Filed:
     if asked.release is not None and asked.reference is not None and model is None:
         model = asked.release / "model"
     real, tested = (_read_rows(rows, described, asked.engine) for rows in (asked.real_train, asked.real_test))
-    made = [_read_rows(path, described, written=described.as_escudo_writes()) for path in files]
+    written = described.as_escudo_writes()
+    made = [Rows.read(_read_rows(path, described, written=written), described) for path in files]
     found = run(
         real,
         tested,
@@ -189,8 +190,10 @@ def _evaluated(asked: EvaluateOptions) -> tuple[list[str], Schema]:
     return [str(release / "synthetic.parquet")], released
 
 
-def _read_rows(data: str, schema: Schema, engine: str | None = None, *, written: Schema | None = None) -> Rows:
+def _read_rows(data: str, schema: Schema, engine: str | None = None, *, written: Schema | None = None) -> object:
     """Read the rows of a file or a database; an error says which it is about, and no password.
+
+    Those of a cluster stay there: it is the frame that is returned.
 
     Args:
         data: What was named.
@@ -199,12 +202,13 @@ def _read_rows(data: str, schema: Schema, engine: str | None = None, *, written:
         written: What says how a text file is written, if it is not the schema.
     """
     from escudo.errors import InputError, SchemaError
-    from escudo.table import open_data
+    from escudo.table import on_workers, open_data
     from escudo.utility import Rows
 
     name = without_secrets(data)
     try:
-        return Rows.read(open_data(data, written or schema, engine=engine), schema, argument=f"'{name}'")
+        frame = open_data(data, written or schema, engine=engine)
+        return frame if on_workers(frame) else Rows.read(frame, schema, argument=f"'{name}'")
     except (InputError, SchemaError) as error:  # of these two kinds, not of those that say where in a file
         if type(error) not in (InputError, SchemaError) or name in str(error):
             raise

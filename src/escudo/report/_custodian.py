@@ -173,12 +173,12 @@ _FIGURES = (
 )
 
 
-def evaluation_page(found: Evaluation | LinkedEvaluation, *, rows: tuple[Rows, Rows] | None = None) -> str:
+def evaluation_page(found: Evaluation | LinkedEvaluation, *, rows: tuple[object, Rows] | None = None) -> str:
     """Return the evaluation as one HTML page, marked as not for release.
 
     Args:
         found: The evaluation.
-        rows: Real and synthetic rows, to draw pairs of columns side by side.
+        rows: Real rows, or a frame of them, and synthetic ones, to draw pairs of columns side by side.
 
     **Guarantee.** None: the page shows exact figures of the private table.
     """
@@ -212,12 +212,12 @@ def _linked_evaluation(found: LinkedEvaluation) -> dict[str, Any]:
     }
 
 
-def evaluation_section(found: Evaluation, rows: tuple[Rows, Rows] | None) -> Markup:
+def evaluation_section(found: Evaluation, rows: tuple[object, Rows] | None) -> Markup:
     """Return the same as a section of the custodian's copy of a release's report."""
     return _section("utility", "evaluation", _evaluation(found, rows))
 
 
-def _evaluation(found: Evaluation, rows: tuple[Rows, Rows] | None) -> dict[str, Any]:
+def _evaluation(found: Evaluation, rows: tuple[object, Rows] | None) -> dict[str, Any]:
     pairs = None if rows is None else pairs_beside(*rows)
     return {
         "title": "How useful the synthetic rows are",
@@ -233,7 +233,7 @@ def _evaluation(found: Evaluation, rows: tuple[Rows, Rows] | None) -> dict[str, 
         "distances": _distances(found),
         "paired": [] if pairs is None else pairs[0],
         "pairs": None if pairs is None else pairs[1],
-        "all_columns": None if rows is None else len(rows[0].schema),
+        "all_columns": None if rows is None else len(rows[1].schema),
         "worst": [
             {"pair": " × ".join(pair), "error": f"{100 * error:.2f}"}
             for pair, error in (found.fidelity[0].worst if found.fidelity else ())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from escudo.report._svg import Axis, Panel, bars, histogram, pair_plot, percent
-from escudo.table import Categorical, Numeric, Schema
+from escudo.table import Categorical, Numeric, Schema, where_rows_are
 from escudo.utility import Rows, dependence, synthetic_table
 
 if TYPE_CHECKING:
@@ -105,17 +105,25 @@ def pairs_of(
     return shown, pair_plot(axes, panels, title=f"Pairs of {', '.join(shown)} in the synthetic data")
 
 
-def pairs_beside(real: Rows, synthetic: Rows) -> tuple[list[str], Markup] | None:
+def pairs_beside(real: object, synthetic: Rows) -> tuple[list[str], Markup] | None:
     """Return the pair plot of up to ten columns with real rows beside synthetic ones, and the columns' names.
 
     Args:
-        real: Real rows: what is drawn is private.
+        real: Real rows, or a frame of them, which is looked at where it lies: what is drawn is private.
         synthetic: Synthetic rows of the same schema.
 
     Returns:
         None if there is only one column.
     """
-    schema = real.schema
+    from markupsafe import Markup
+
+    found = _drawn_beside(real, synthetic, synthetic.schema)
+    return None if found is None else (found[0], Markup(found[1]))  # a picture of our own
+
+
+@where_rows_are("frame")
+def _drawn_beside(frame: object, synthetic: Rows, schema: Schema) -> tuple[list[str], str] | None:
+    real = Rows.read(frame, schema)
     count = min(len(schema), MOST_MAPPED)
     if count < 2:
         return None

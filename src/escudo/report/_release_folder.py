@@ -387,7 +387,7 @@ def custodian_report(
     directory: str | os.PathLike[str],
     *,
     evaluation: Evaluation | None = None,
-    rows: tuple[Rows, Rows] | None = None,
+    rows: tuple[object, Rows] | None = None,
     attack: Attack | None = None,
 ) -> Path:
     """Add what was found to the custodian's copy of a release's report, and return where that is.
@@ -395,7 +395,7 @@ def custodian_report(
     Args:
         directory: The release folder; nothing in it is changed.
         evaluation: How useful its synthetic rows are.
-        rows: Real and synthetic rows, to draw pairs of columns for the evaluation.
+        rows: Real rows, or a frame of them, and synthetic ones, to draw pairs of columns for the evaluation.
         attack: What an attacker could learn from its generator.
 
     Raises:

@@ -196,7 +196,8 @@ class Adaptive:
         varying = [size for size in sizes.values() if size > 1]
         if self.unit.inner:
             unknown = {name: np.full(sizes[name], np.inf) for name in scales}
-            return [name for (name,) in self.columns_first(scales, unknown, unknown, rows, alone=False)]
+            found, least = self.columns_first(scales, unknown, unknown, rows)
+            return [name for (name,) in found[:least]]
         most = math.floor((_MOST_ONE_WAYS - ONE_WAYS) * largeness(varying) / (self.rest / self.units))
         scale, given = dict(scales), list[str]()
         while len(given) < self.units and scale:
@@ -216,24 +217,22 @@ class Adaptive:
         groups: Mapping[str, Floats],
         rows: float,
         *,
-        alone: bool,
         together: Together | None = None,
         off: float = 0.0,
-    ) -> list[Columns]:
-        """Return the single columns that get a unit before pairs are picked, where residuals are released.
+    ) -> tuple[list[Columns], int]:
+        """Return what gets a unit at most before pairs are picked, where residuals are released, and how many at least.
 
         Args:
             scales: The noise that is in each column so far.
             levels: What each level of each column holds; infinity where nothing is known.
             groups: The same for the groups of levels that pairs count together.
             rows: The number of rows.
-            alone: Whether pairs are taken to speak for themselves alone, which gives columns most.
             together: The columns that are released together.
             off: The noise in the number of rows; 0 where it is public.
         """
         picks = self.used_picks([each.size for each in groups.values()], rows)
         units = self.units if together is None else self.units - units_for_lengths(self.units)
-        return columns_first(self.unit, units, picks, scales, levels, groups, alone=alone, together=together, off=off)
+        return columns_first(self.unit, units, picks, scales, levels, groups, together=together, off=off)
 
     def used_picks(self, sizes: Sequence[int], rows: float) -> int:
         """Return how many picks are used at most, for columns with so many levels and so many rows."""
@@ -344,18 +343,14 @@ class _Run:
         merged = self.fits.merging(tables, noise).merged
         groups = {name: merge((name,), levels[name], merged) for name in scales}
         self.look_at_lengths({name: levels[name] for name in scales})
-        few, many = (
-            self.terms.columns_first(
-                scales, levels, groups, rows, alone=alone, together=self.together, off=self.fits.off
-            )
-            for alone in (False, True)
-        )
+        given, least = self.terms.columns_first(scales, levels, groups, rows, together=self.together, off=self.fits.off)
+        few = given[:least]
         self.measure_rows(few.count(ROWS))
         for columns in few:
             if columns not in (ROWS, TOGETHER):
                 self.measure(columns, 1)
         self.measure_together(few.count(TOGETHER))
-        self.kept = min(max(len(many) - len(few), 0), self.left)
+        self.kept = min(len(given) - least, self.left)
         self.left -= self.kept
 
     def measure_rows(self, times: int) -> None:

@@ -87,11 +87,12 @@ def columns_first(
     levels: Mapping[str, Floats],
     groups: Mapping[str, Floats],
     *,
-    alone: bool,
     together: Together | None = None,
     off: float = 0.0,
-) -> list[Columns]:
+) -> tuple[list[Columns], int]:
     """Return what gets a unit, one after the other: a column, ``TOGETHER`` for all that are released so, or ``ROWS``.
+
+    So many do if pairs speak for themselves alone; with it, how many of them, the first ones, if they speak for all.
 
     Args:
         unit: One release.
@@ -100,7 +101,6 @@ def columns_first(
         scales: The noise that is in each column so far.
         levels: What each level of each column holds; infinity where nothing is known.
         groups: The same for the groups of levels that pairs count together.
-        alone: Whether pairs speak for themselves alone, and not for all others.
         together: The columns that are released together.
         off: The noise in the number of rows; 0 where it is public.
     """
@@ -125,14 +125,16 @@ def columns_first(
     waiting += [waits(TOGETHER)] if joint else []
     waiting += [waits(ROWS)] if off else []
     heapify(waiting)
-    given: list[Columns] = []
+    given, least = list[Columns](), None
     while (left := units - len(given)) > 0:
         unmeasured = max(2 * sum(squares.values()) / width, 1e-9)
         helped, inverse = pairs.with_units(left / picks, unmeasured)
         share = picks / most
         need, columns = waiting[0]
         figures = (width - 1) * ((1 - share) / math.sqrt(unmeasured) + share * inverse)
-        if -need * figures <= helped * (1.0 if alone else 1 / share):
+        if least is None and -need * figures <= helped / share:
+            least = len(given)
+        if -need * figures <= helped:
             break
         times = 1 if columns else min(max(units // AT_A_TIME, 1), left)
         given += [columns] * times
@@ -146,7 +148,7 @@ def columns_first(
             noise[name] = (noise[name] ** -2.0 + times * fresh**-2.0) ** -0.5
             squares[name] = error_of(shape, noise[name], levels[name]) ** 2
         heapreplace(waiting, waits(columns))
-    return given
+    return given, len(given) if least is None else least
 
 
 def unevenness(levels: Floats, *, joint: bool) -> float:

@@ -53,10 +53,10 @@ from the released law in place of the stand-in. That is post-processing.
 **What is left out**: arrows that are missing from the graph, the spread of numbers within their bins, rows beyond
 ``max_rows_per_person`` that take no part, the noise in the number of rows where it is not public, and the units that go
 to it (a column of which only the residual is measured gets it in equal parts on its levels, which shows where one level
-has nearly all rows), what columns of tables learn from each other's levels (``_shares``), and everything about networks and straight lines,
-for which there is no forecast. Nor is it known which columns stay unknown, so that none of their pairs is picked
-(``_adaptive``): the stand-in's common levels never are. Where a column would be if its levels, or the groups that are
-made of them, were equally common, the forecast says so.
+has nearly all rows), what columns of tables learn from each other's levels (``_shares``), and everything about networks
+and straight lines, for which there is no forecast. Nor is it known which columns stay unknown, so that none of their
+pairs is picked (``_adaptive``): the stand-in's common levels never are. Where a column would be if its levels, or the
+groups that are made of them, were equally common, the forecast says so.
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ from escudo.table._spark import worker_versions as worker_versions
 from escudo.table._table import PrivateTable
 from escudo.table._text_files import FileCheck
 from escudo.table._values import encodable as encodable
+from escudo.table._where import on_workers as on_workers  # for what the custodian asks; not documented
+from escudo.table._where import where_rows_are as where_rows_are
 from escudo.table._whole import Whole as Whole  # for trainings and directions; not documented
 from escudo.table._whole import Work as Work
 

@@ -17,9 +17,11 @@ from escudo.table._columns import MISSING_LABEL, Categorical, Column, Level, Num
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
 from escudo.table._files import JSON_LINES, as_lazy, data_files, hide_values, is_lake, some_at_a_time, text_files
 from escudo.table._frames import Source, instead_of, reads_texts
+from escudo.table._rules import Rule
 from escudo.table._schema import Schema
 from escudo.table._text_files import Dialect, FileCheck, check_files, seeming, stated_texts
 from escudo.table._values import as_python, in_hundredths, is_null
+from escudo.table._where import where_rows_are
 
 if TYPE_CHECKING:
     import polars as pl
@@ -234,6 +236,15 @@ def how_to_derive(later: str, earlier: str, *, days: bool) -> str:
 
 def _check_rules(frame: nw.LazyFrame[Any], schema: Schema, usable: set[str]) -> Iterator[tuple[str, int]]:
     """Yield each rule whose columns can be used, with the number of rows that break it."""
+    for rule in schema.checked_rules:
+        columns = [schema[name] for name in rule.columns]
+        if not any(column.open or column.name not in usable for column in columns):
+            yield str(rule), _broken(frame.select(*_read_for(columns)), schema, rule)
+
+
+@where_rows_are("frame")
+def _broken(frame: nw.LazyFrame[Any], schema: Schema, rule: Rule) -> int:
+    """Return how many rows break a rule."""
     import polars as pl
 
     def values(column: Column, seen: nw.DataFrame[Any]) -> list[Any]:
@@ -248,14 +259,15 @@ def _check_rules(frame: nw.LazyFrame[Any], schema: Schema, usable: set[str]) -> 
         levels = [level if column.kind == "string" else int(level) for level in column.levels]
         return pl.Series(column.name, [*levels, None]).gather(column.encode(values))
 
-    for rule in schema.checked_rules:
-        columns = [schema[name] for name in rule.columns]
-        if any(column.open or column.name not in usable for column in columns):
-            continue
-        seen = frame.select(*_read_for(columns)).collect()
-        told = pl.DataFrame([plain(column, values(column, seen)) for column in columns])
-        broken = nw.from_native(told).select(rule.broken(schema.columns, nw.col).sum().alias("rows"))
-        yield str(rule), int(broken.item() or 0)
+    seen = _in_memory(frame)
+    told = pl.DataFrame([plain(column, values(column, seen)) for column in map(schema.__getitem__, rule.columns)])
+    broken = nw.from_native(told).select(rule.broken(schema.columns, nw.col).sum().alias("rows"))
+    return int(broken.item() or 0)
+
+
+def _in_memory(frame: Any) -> nw.DataFrame[Any]:
+    seen: nw.DataFrame[Any] = nw.from_native(frame).lazy().collect()
+    return seen
 
 
 def _read_for(columns: Sequence[Column]) -> list[str]:
@@ -288,8 +300,7 @@ def _check_column(
                 name=column.name,
                 problem=f"column {column.name!r} is derived from {odd[0]!r}, which is no {kind} in the table.",
             )
-        there = Source(engine="", frame=frame.select(*map(nw.col, column.derived)).collect())
-        return _check_bounds(there.lazy({column.name: column}, schema.columns), column, rows)
+        return _check_read(frame.select(*map(nw.col, column.derived)), schema, column, rows)
     if column.name not in types:
         said = column.name == schema.names[0] or not types.keys().isdisjoint(schema.names)  # not once for each column
         hint = instead_of(column.name, schema.names, types) if said else ""
@@ -303,12 +314,19 @@ def _check_column(
         return ColumnCheck(name=column.name, missing_allowed=column.missing, open=True)
     loose = isinstance(column, Categorical) and column.loose
     if storage_of(dtype) == "object" or (loose and frame.implementation.is_pandas_like()):  # texts may be no Unicode
-        return _check_objects(frame, column, rows)
+        return _check_objects(frame.select(nw.col(column.name)), column, rows)
     if isinstance(column, Categorical):
         return _check_distinct(frame, column, rows) if column.loose else _check_levels(frame, column, rows)
     if column._reads_text:
-        frame = Source(engine="", frame=frame.select(nw.col(column.name)).collect()).lazy({column.name: column})
+        return _check_read(frame.select(nw.col(column.name)), schema, column, rows)
     return _check_bounds(frame, column, rows)
+
+
+@where_rows_are("frame")
+def _check_read(frame: nw.LazyFrame[Any], schema: Schema, column: Numeric, rows: int) -> ColumnCheck:
+    """Check a column that is worked out of others, or of texts, as a release does that."""
+    seen = Source(engine="", frame=_in_memory(frame))
+    return _check_bounds(seen.lazy({column.name: column}, schema.columns), column, rows)
 
 
 def _check_levels(frame: nw.LazyFrame[Any], column: Categorical, rows: int) -> ColumnCheck:
@@ -373,9 +391,10 @@ def _tallied(column: Categorical, counted: Iterable[tuple[Any, int]], rows: int)
     return _checked(column, rows, missing, rows - missing - inside, unused=tuple(unseen))
 
 
+@where_rows_are("frame")
 def _check_objects(frame: nw.LazyFrame[Any], column: Column, rows: int) -> ColumnCheck:
     """Check a column of Python objects one by one: no engine can compare mixed kinds."""
-    values = frame.select(nw.col(column.name)).collect()[column.name].to_list()
+    values = _in_memory(frame)[column.name].to_list()
     if isinstance(column, Categorical):
         return _tallied(column, ((value, 1) for value in values), rows)
     missing = sum(map(is_null, values))

@@ -107,11 +107,27 @@ def dask_in_one_place(arrays: Arrays, source: Source) -> Iterator[Callable[[Erra
     yield send
 
 
+def dask_frames(frames: Sequence[tuple[Source, Sequence[str]]]) -> Callable[[Errand], bytes]:
+    """Let one worker read some columns of frames, and do work on them there: it gets a frame of pandas for each."""
+    import dask
+
+    chosen = [source.frame.to_native()[list(names)] for source, names in frames]
+
+    def send(errand: Errand) -> bytes:
+        def done() -> bytes:
+            return errand([one.compute() for one in chosen])
+
+        answer: bytes = dask.delayed(done, pure=False)().compute()
+        return answer
+
+    return send
+
+
 @contextmanager
 def dask_together(
     gathering: Gathering, sources: Mapping[str, Source], *, once: bool
 ) -> Iterator[Callable[[Find], NDArray[np.int64]]]:
-    """Bring the rows of linked tables together on the workers, person by person, as Spark's do.
+    """Bring the rows of linked tables together on the workers, person by person, as Spark's do; also those from here.
 
     Unless sums are asked for ``once``, packed rows stay with the workers.
     """
@@ -124,12 +140,13 @@ def dask_together(
     def packed(part: Any, table: str) -> Any:
         return _as_pandas(pl.concat(gathering.travelling(Source.partition(part), table)))
 
-    tables = [
-        source.frame.to_native()[gathering.stored(name)].map_partitions(
-            packed, name, meta=_as_pandas(pl.DataFrame(schema=types))
-        )
-        for name, source in sources.items()
-    ]
+    def opened(source: Source, table: str) -> Any:
+        if source.engine != "dask":
+            return dd.from_pandas(_as_pandas(gathering.sent(source, table)), npartitions=1, sort=False)
+        meta = _as_pandas(pl.DataFrame(schema=types))
+        return source.frame.to_native()[gathering.stored(table)].map_partitions(packed, table, meta=meta)
+
+    tables = [opened(source, name) for name, source in sources.items()]
     parts = dd.concat(tables).shuffle(on=PERSON_NUMBER).to_delayed()
     if not once:
         parts = dask.persist(*parts)

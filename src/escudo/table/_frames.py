@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,6 +158,11 @@ def stored_names(schema: Schema, names: Iterable[str]) -> list[str]:
     return list(found)
 
 
+def read_names(schema: Schema) -> list[str]:
+    """Return the columns of a table that are read of it: those of :func:`stored_names`, and its keys."""
+    return list(dict.fromkeys([*stored_names(schema, schema.names), *schema.keys]))
+
+
 def open_source(frame: object, schema: Schema) -> Source:
     """Open a frame: check that it is one and that its columns and their types fit the schema, without reading a row.
 
@@ -211,7 +217,7 @@ def _opened(frame: object) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
 
 
 def _check_columns(schema: Schema, found: list[str]) -> None:
-    wanted = [*stored_names(schema, schema.names), *schema.keys]
+    wanted = read_names(schema)
     for name in wanted:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise SchemaError(f"column {name!r} reads as a pattern that stands for other columns; rename it.")
@@ -602,6 +608,15 @@ def known_reason(error: BaseException, doing: str) -> str | None:
             "the disk is full, or no folder for temporary files can be written, where rows were put that do not fit "
             f"into memory while {doing}. Name a folder with more room by the setting TMPDIR, or allow more memory by "
             "ESCUDO_MEMORY_MB; what was written is gone."
+        )
+    absent = re.search(r"^ModuleNotFoundError: No module named '([\w.]+)'", told, re.MULTILINE)
+    if absent or isinstance(error, ModuleNotFoundError):
+        lacking = absent[1] if absent else getattr(error, "name", None)
+        return f"a worker lacks the package {lacking!r}: install there what is installed here."
+    if type(error).__name__ == "PicklingError" or str(error).startswith("Could not serialize object"):
+        return (
+            "what is asked cannot be sent to workers: a function or an object of your own must be one that pickles, "
+            "without locks, open files or connections in it."
         )
     if isinstance(error, FileNotFoundError) or "\nFileNotFoundError: " in told:
         return (

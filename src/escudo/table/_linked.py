@@ -50,8 +50,8 @@ histories that differ in every column attain all bounds at once, so nothing is g
 **Where.** All of this is a function of one person's rows at a time, and what is counted of several people is the sum of
 what is counted of each. So rows travel packed (:class:`Gathering`: the person's key, the hash of it, day and cells, in
 some 40 bytes), those of all tables together, to wherever the others of their person are: nowhere while they fit into
-``ESCUDO_MEMORY_MB``, to buckets on local disk beyond that (:mod:`escudo.table._contributions`), to a worker where all
-tables lie on Spark or Dask. There they are put in order, and what comes back is sums (:class:`Gathered`).
+``ESCUDO_MEMORY_MB``, to buckets on local disk beyond that (:mod:`escudo.table._contributions`), to a worker where some
+table lies on Spark or Dask. There they are put in order, and what comes back is sums (:class:`Gathered`).
 """
 
 from __future__ import annotations
@@ -75,10 +75,11 @@ from escudo.table._columns import Column, Numeric
 from escudo.table._contributions import Packing, PersonParts
 from escudo.table._counts import CountSensitivity, count_records
 from escudo.table._encode import cells_of, number, sortable
-from escudo.table._frames import Source, open_source, shielded, stored_names, stream
+from escudo.table._frames import Source, open_source, read_names, shielded, stream
 from escudo.table._linked_schema import COUNT, GAP, MOST_ROWS, NUMBER, START, ChildTable, LinkedSchema
 from escudo.table._persons import PERSON, PERSON_NUMBER, key_numbers, key_of_text, person_columns, person_keys
 from escudo.table._table import Held
+from escudo.table._where import one_cluster
 
 if TYPE_CHECKING:
     import polars as pl
@@ -448,19 +449,24 @@ class PrivateTables(Held[LinkedSchema]):
     def gathered(self, *, once: bool = False) -> Iterator[Gathered]:
         """Bring everybody's rows together, in bounded memory, and let sums be asked of them as often as wanted.
 
-        The tables are read once: where they lie on workers, what is needed of them stays there meanwhile.
+        The tables are read once: where they lie on workers, what is needed of them stays there meanwhile. If only some
+        do, the others are packed here and sent there: no row comes from the workers.
 
         Args:
             once: Whether sums are asked for once, so that nothing need stay.
+
+        Raises:
+            InputError: If some tables lie on Spark, and others on Dask.
 
         Guarantee:
             None: they are private.
         """
         gathering, sources = Gathering.of(self._sources, self._schema), self._sources
         together: Any = _together_here
-        if self._engines == "pyspark":
+        cluster = one_cluster((f"table {name!r}", source.engine) for name, source in sources.items())
+        if cluster == "pyspark":
             from escudo.table._spark import spark_together as together
-        elif self._engines == "dask":
+        elif cluster == "dask":
             from escudo.table._dask import dask_together as together
         opened = together(gathering, sources, once=once)
         summed = shielded(self._engines, "reading linked tables", opened.__enter__)
@@ -627,8 +633,7 @@ class Gathering:
 
     def stored(self, table: str) -> list[str]:
         """Return the columns that are read of a table."""
-        reading = self.schema.reading(table)
-        return list(dict.fromkeys([*stored_names(reading, reading.names), *reading.keys]))
+        return read_names(self.schema.reading(table))
 
     def packed(self, source: Source, table: str) -> Iterator[pl.DataFrame]:
         """Yield a table's rows in pieces: keys that can be compared across tables, days, and cells in words."""
@@ -673,6 +678,12 @@ class Gathering:
             cells = {column.name: cells_of(column, piece[f"c{place}"]) for place, column in enumerate(own)}
             words = self.packings[table].packed(cells)
             yield pl.DataFrame({**found, **{name: pl.Series(word) for name, word in words.items()}})
+
+    def sent(self, source: Source, table: str) -> pl.DataFrame:
+        """Return the rows of a table that is here, packed, as they travel to a cluster where others are."""
+        import polars as pl
+
+        return pl.concat(self.travelling(source, table))
 
     def travelling(self, source: Source, table: str) -> Iterator[pl.DataFrame]:
         """Yield a table's rows as they travel, with a hash of whose they are and which table they are of."""

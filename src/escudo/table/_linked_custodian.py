@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import narwhals as nw
 import numpy as np
@@ -18,6 +18,10 @@ from escudo.table._files import as_lazy, hide_values, open_data
 from escudo.table._linked import PrivateTables, Tally
 from escudo.table._linked_schema import MOST_ROWS, ChildTable, LinkedSchema
 from escudo.table._schema import Schema
+from escudo.table._where import where_rows_are
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _EDGES = 5  # bins of days
 _STARTS = {False: (0, 30, 90, 365, 1825, 36500), True: (0, 1, 7, 30, 365, 36500)}  # from the origin, and from a row
@@ -74,7 +78,8 @@ def draft_linked(data: Mapping[str, Any], people: str) -> LinkedSchema:
             order = times[name][0].name if times[name] else None
             parent, row_key = parents.get(name, ("", None))
             own_key = row_keys.get(name)
-            days, counts = _days(frames[name], [key] if row_key is None else [key, row_key], order)
+            keys = [key] if row_key is None else [key, row_key]
+            days, counts = _days(frames[name].select(*keys, *([] if order is None else [order])), keys, order)
             left = (key, order, row_key, own_key)
             room = MOST_ROWS // next((one.most for one in children if one.name == parent), 1)
             most = min(next((edge for edge in _USUAL_COUNTS if edge >= counts), MOST_ROWS), room)
@@ -150,15 +155,8 @@ def _parents(
                 continue
             dated = {*dates[name], *dates[parent], key}
             for column in (one for one in names[name] if one in names[parent] and one not in dated):
-                theirs, mine = (
-                    frames[table].select(key, column).drop_nulls([key, column]).collect("polars").to_native()
-                    for table in (parent, name)
-                )
-                if theirs.is_empty() or mine.is_empty() or theirs.dtypes != mine.dtypes or theirs.is_duplicated().any():
-                    continue
-                if not mine.is_duplicated().any() and rows.index(name) < rows.index(parent):
-                    continue  # one each: the table that was named first has the rows
-                if mine.join(theirs, on=[key, column], how="semi").height >= _NAMED * mine.height:
+                both = (frames[table].select(key, column) for table in (parent, name))
+                if _name_rows(*both, first=rows.index(name) < rows.index(parent)):
                     found[name] = parent, column
                     break
             if name in found:
@@ -166,13 +164,35 @@ def _parents(
     return found
 
 
+@where_rows_are("parent", "child")
+def _name_rows(parent: nw.LazyFrame[Any], child: nw.LazyFrame[Any], *, first: bool) -> bool:
+    """Return whether rows of one table name rows of the other by two keys: of the person, and of the row.
+
+    Args:
+        parent: The keys in the table that may have rows.
+        child: Those in the one that may hold them.
+        first: Whether that one was named first: of two with one row each, the first one has the rows.
+    """
+    theirs, mine = (_in_polars(each).drop_nulls() for each in (parent, child))
+    if theirs.is_empty() or mine.is_empty() or theirs.dtypes != mine.dtypes or theirs.is_duplicated().any():
+        return False
+    if first and not mine.is_duplicated().any():
+        return False
+    named: int = mine.join(theirs, on=theirs.columns, how="semi").height
+    return named >= _NAMED * mine.height
+
+
+def _in_polars(frame: Any) -> pl.DataFrame:
+    return cast("pl.DataFrame", nw.from_native(frame).lazy().collect("polars").to_native())
+
+
+@where_rows_are("frame")
 def _days(frame: nw.LazyFrame[Any], keys: list[str], order: str | None) -> tuple[Any, int]:
     """Return the days between rows of one person, or of one row, and the most rows that somebody, or a row, has."""
     import polars as pl
 
-    chosen = keys if order is None else [*keys, order]
-    rows = frame.select(chosen).drop_nulls(keys).collect("polars").to_native()
-    most = int(rows.group_by(keys).len()["len"].max() or 1)
+    rows = _in_polars(frame).drop_nulls(keys)
+    most = int(cast(int, rows.group_by(keys).len()["len"].max()) or 1)
     if order is None:
         return [], most
     when = (

@@ -4,9 +4,9 @@ Each worker hands its part of the columns to polars in Arrow batches and takes t
 (:mod:`escudo.table._rows`), so the counts are the same to the last unit. escudo has to be installed on the workers, in
 the version of the driver. Tasks depend on their part alone: one that was lost with its worker is run again by Spark and
 comes out the same. The driver holds counts, sums and votes. What needs all rows at once is done by one worker, to which
-the others send what they encoded (:func:`spark_in_one_place`). Rows pass through the driver, a few at a time, only for
-the custodian, whose evaluations and attacks are computed where they are asked (:func:`spark_pieces`), and where only
-some of several linked tables lie on Spark (:func:`spark_packed`).
+the others send what they encoded (:func:`spark_in_one_place`), or the rows of the frames that the custodian asks about
+(:func:`spark_frames`). Rows pass through the driver, a few at a time, only where a caller asks for the rows themselves
+(:func:`spark_pieces`, :func:`spark_packed`), as those do who read synthetic ones.
 
 Data are named ``spark:///FOLDER`` in the session that is configured where the command runs, or
 ``spark://HOST:PORT/FOLDER`` on a standalone cluster; ``?table=NAME`` for a table of the catalogue. Of a Delta or
@@ -24,8 +24,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import SplitResult, unquote
 
 import narwhals as nw
@@ -37,7 +37,7 @@ from escudo.errors import EngineError, InputError
 from escudo.table._contributions import PersonParts
 from escudo.table._counts import RunningCounts, Spans, add_counts, counts_to_bytes
 from escudo.table._files import is_lake, open_lake
-from escudo.table._frames import Source, stored_names
+from escudo.table._frames import Source, read_names, stored_names
 from escudo.table._persons import PERSON, PERSON_NUMBER
 from escudo.table._rows import ROWS_AT_ONCE, AddUp, Arrays, Grouping, Piece, Placed, Query
 from escudo.table._whole import Errand
@@ -53,6 +53,7 @@ _MERGED = 16  # partial results that the driver adds up, where there would be mo
 _MOST_BYTES = 2**28
 _PARTITIONS = 1000  # where Spark does not say how many there are
 _PACKET = 2**12  # bytes of rows that travel together: Spark hands some 10,000 packets over at a time
+_FRAME_PACKET = 2**14  # more of rows as they are, which travel with their types
 _FORMATS = ("parquet", "delta", "iceberg", "orc")
 _FORMS = "spark:///FOLDER, spark://HOST:PORT/FOLDER or spark:///?table=NAME, with &format=delta and the like"
 
@@ -126,7 +127,7 @@ def lake_frame(session: Any, lake: Lake, schema: Schema | None = None) -> Any:
 
     types = {name: dtype for name, dtype in lake.columns.items() if _carried(dtype)}
     if schema is not None:
-        asked = {*stored_names(schema, schema.names), *schema.keys}
+        asked = {*read_names(schema)}
         if asked <= {*types}:  # or whoever opens the frame says which column is not there
             types = {name: dtype for name, dtype in types.items() if name in asked}
     names = list(types)
@@ -337,7 +338,7 @@ def spark_together(
 
     Args:
         gathering: How rows travel.
-        sources: The tables.
+        sources: The tables; those that are not on Spark are packed here, and sent to the workers.
         once: Whether sums are asked for once. Else packed rows stay with the workers, in memory or on disk.
     """
     import polars as pl
@@ -355,7 +356,11 @@ def spark_together(
 
         return pack
 
-    tables = [_mapped(_chosen(source, gathering.stored(name)), packed(name), types) for name, source in sources.items()]
+    there = {name: source for name, source in sources.items() if source.engine == "pyspark"}
+    tables = [_mapped(_chosen(source, gathering.stored(name)), packed(name), types) for name, source in there.items()]
+    session = tables[0].sparkSession
+    for name in sources.keys() - there.keys():
+        tables.append(session.createDataFrame(gathering.sent(sources[name], name).to_arrow(), types))
     parted = reduce(lambda one, other: one.union(other), tables).repartition(functions.col(PERSON_NUMBER))
 
     def summed(find: Find) -> NDArray[np.int64]:
@@ -377,7 +382,7 @@ def spark_together(
 
 
 def spark_packed(gathering: Gathering, source: Source, table: str) -> Iterator[pl.DataFrame]:
-    """Yield the packed rows of one of several linked tables, of which others lie elsewhere, some at a time."""
+    """Yield the packed rows of one of several linked tables, some at a time, for whoever holds all histories."""
     import polars as pl
 
     def pack(batches: Iterator[Any]) -> Iterator[Any]:
@@ -441,25 +446,102 @@ def spark_in_one_place(arrays: Arrays, source: Source, *, once: bool) -> Iterato
                 }
             )
 
+    def arrays_in(batches: Iterator[Any]) -> Iterator[NDArray[Any]]:
+        several = (b"".join(batch.column(2).to_pylist()) for batch in batches)
+        yield from (np.frombuffer(joined, none.dtype).reshape(-1, none.shape[1]) for joined in several)
+
     packed = _mapped(parted, pack, "part long, place long, found binary")
-
-    def send(errand: Errand) -> bytes:
-        def work(batches: Iterator[Any]) -> Iterator[Any]:
-            several = (b"".join(batch.column(2).to_pylist()) for batch in batches)
-            return _blobs([errand(np.frombuffer(joined, none.dtype).reshape(-1, none.shape[1]) for joined in several)])
-
-        together = packed.repartition(1).sortWithinPartitions("part", "place")
-        answers = _mapped(together, work, "found binary").collect()
-        return bytes(answers[0][0]) if answers else errand(())  # of a table without rows Spark may start no task
-
     if once:
-        yield send
+        yield _to_one_worker(packed, ("part", "place"), arrays_in)
         return
     packed = packed.persist()
     try:
-        yield send
+        yield _to_one_worker(packed, ("part", "place"), arrays_in)
     finally:
         packed.unpersist()
+
+
+def _to_one_worker(
+    packed: Any, order: Sequence[str], rows_in: Callable[[Iterator[Any]], Any]
+) -> Callable[[Errand], bytes]:
+    """Return what takes errands to one worker, which gets all packets, in order, and finds the rows in them."""
+
+    def send(errand: Errand) -> bytes:
+        def work(batches: Iterator[Any]) -> Iterator[Any]:
+            return _blobs([errand(rows_in(batches))])
+
+        answers = _mapped(packed.repartition(1).sortWithinPartitions(*order), work, "found binary").collect()
+        return bytes(answers[0][0]) if answers else errand(rows_in(iter(())))  # without rows there may be no task
+
+    return send
+
+
+def spark_frames(frames: Sequence[tuple[Source, Sequence[str]]]) -> Callable[[Errand], bytes]:
+    """Bring some columns of frames to one worker, as they are and in the order of the rows, and do work on them there.
+
+    It gets a frame of polars for each. Partitions are cut into packets as for :func:`spark_in_one_place`.
+    """
+    chosen = [_chosen(source, names) for source, names in frames]
+
+    def packed(number: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        def pack(batches: Iterator[Any]) -> Iterator[Any]:
+            import pyarrow as pa
+            from pyspark import TaskContext
+
+            part, place = TaskContext.get().partitionId(), 0
+            for batch in batches:
+                each = max(_FRAME_PACKET * batch.num_rows // max(batch.nbytes, 1), 1)
+                packets = [_as_blob(batch.slice(start, each)) for start in range(0, batch.num_rows, each)]
+                yield pa.record_batch(
+                    {
+                        "frame": pa.array([number] * len(packets), type=pa.int64()),
+                        "part": pa.array([part] * len(packets), type=pa.int64()),
+                        "place": pa.array(np.arange(place, place + len(packets))),
+                        "found": pa.array(packets, type=pa.binary()),
+                    }
+                )
+                place += len(packets)
+
+        return pack
+
+    types = "frame long, part long, place long, found binary"
+    packets = reduce(
+        lambda one, other: one.union(other), (_mapped(one, packed(i), types) for i, one in enumerate(chosen))
+    )
+    return _to_one_worker(
+        packets, ("frame", "part", "place"), partial(_frames_in, [_arrow_types(one) for one in chosen])
+    )
+
+
+def _as_blob(batch: Any) -> bytes:
+    import pyarrow as pa
+
+    written = io.BytesIO()
+    with pa.ipc.new_stream(written, batch.schema) as stream:
+        stream.write_batch(batch)
+    return written.getvalue()
+
+
+def _frames_in(types: Sequence[Any], batches: Iterator[Any]) -> list[pl.DataFrame]:
+    """Return the frames whose packets come in order, given their types, as one may be without rows."""
+    import polars as pl
+    import pyarrow as pa
+
+    arrived: list[list[Any]] = [[] for _ in types]
+    for batch in batches:
+        for number, blob in zip(batch.column(0).to_pylist(), batch.column(3), strict=True):
+            arrived[number].append(pa.ipc.open_stream(blob.as_buffer()).read_all())
+    tables = [
+        pa.concat_tables(several) if several else kind.empty_table()
+        for several, kind in zip(arrived, types, strict=True)
+    ]
+    return [cast("pl.DataFrame", pl.from_arrow(table)) for table in tables]
+
+
+def _arrow_types(frame: Any) -> Any:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema)
 
 
 def _judged(

@@ -30,12 +30,22 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from escudo.errors import EngineError, EscudoError, InputError, RefusedError, SchemaError
+from escudo.errors import (
+    EngineError,
+    EscudoError,
+    GraphError,
+    InputError,
+    NotIdentifiableError,
+    RefusedError,
+    SchemaError,
+    UnsupportedEventError,
+)
 from escudo.table._contributions import held
 from escudo.table._frames import shielded
 
@@ -43,45 +53,56 @@ Work: TypeAlias = Callable[[NDArray[Any]], NDArray[Any]]
 """What makes a few numbers of all rows. It may be sent to a worker, with all that it holds."""
 
 _DOING = "working on all rows in one place"
-_TOLD = {kind.__name__: kind for kind in (InputError, SchemaError, RefusedError)}
+_TOLD = {
+    kind.__name__: kind
+    for kind in (InputError, SchemaError, GraphError, NotIdentifiableError, UnsupportedEventError, RefusedError)
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Errand:
-    """Work on its way to the rows, which come in batches there.
+    """Work on its way to rows, in whatever form these come there.
 
     Attributes:
         engine: Where the rows are.
-        work: The work.
-        none: No rows, in the type and with the columns that all of them have.
-        in_order: Whether a digest of the rows in their order is wanted, too.
+        work: What makes an answer of them, in arrays.
     """
 
     engine: str
-    work: Work
-    none: NDArray[Any]
-    in_order: bool
+    work: Callable[[Any], dict[str, NDArray[Any]]]
 
-    def __call__(self, batches: Iterable[NDArray[Any]]) -> bytes:
+    def __call__(self, rows: Any) -> bytes:
         """Do the work on a worker; what it came to, be it an error."""
         try:
-            answer = shielded(self.engine, _DOING, lambda: self._done(batches))
+            answer = shielded(self.engine, _DOING, lambda: self._done(rows))
         except EscudoError as error:
             answer = {"error": np.array([type(error).__name__, str(error)])}
         written = io.BytesIO()
         np.savez(written, **answer)  # type: ignore[arg-type] # numpy's own options are no arrays
         return written.getvalue()
 
-    def _done(self, batches: Iterable[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        rows = held(batches, self.none)
+    def _done(self, rows: Any) -> dict[str, NDArray[Any]]:
         try:
-            found = self.work(rows)
-        except ModuleNotFoundError as error:
-            lacking = error.name
-        else:
-            seen = hashlib.sha256(np.ascontiguousarray(rows).data).digest() if self.in_order and rows.size else b""
-            return {"found": found, "seen": np.frombuffer(seen, np.uint8)}
+            return self.work(rows)
+        except (ModuleNotFoundError, InputError) as error:
+            # Where a package is an extra, escudo says how to install it: here it matters that a worker lacks it.
+            absent = error if isinstance(error, ModuleNotFoundError) else error.__context__
+            if not isinstance(absent, ModuleNotFoundError):
+                raise
+            lacking = absent.name
         raise EngineError(f"a worker lacks the package {lacking!r}: install there what is installed here.")
+
+    def answer(self, send: Callable[[Errand], bytes]) -> dict[str, NDArray[Any]]:
+        """Send it, and return the answer.
+
+        Raises:
+            EngineError: If the cluster failed; or what escudo itself said there.
+        """
+        answer = shielded(self.engine, _DOING, lambda: _read(send(self)))
+        if "error" in answer:
+            kind, words = answer["error"].tolist()
+            raise _TOLD.get(kind, EngineError)(words)
+        return answer
 
 
 class Whole:
@@ -124,13 +145,8 @@ class Whole:
         """
         if self.rows is not None:
             return work(self.rows)
-        send = self._send
-        assert send is not None, "the rows are here or elsewhere"
-        errand = Errand(self.engine, work, self._none, in_order)
-        answer = shielded(self.engine, _DOING, lambda: _read(send(errand)))
-        if "error" in answer:
-            kind, words = answer["error"].tolist()
-            raise _TOLD.get(kind, EngineError)(words)
+        assert self._send is not None, "the rows are here or elsewhere"
+        answer = Errand(self.engine, partial(_of_array, work, self._none, in_order)).answer(self._send)
         if in_order:
             before, self._seen = self._seen, answer["seen"].tobytes()
             if before not in (None, self._seen):
@@ -139,6 +155,16 @@ class Whole:
 
     def __repr__(self) -> str:
         return f"Whole(engine={self.engine!r})"
+
+
+def _of_array(
+    work: Work, none: NDArray[Any], in_order: bool, batches: Iterable[NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return what some work makes of all rows, which come in batches, with a digest of them if it is wanted."""
+    rows = held(batches, none)
+    found = work(rows)
+    seen = hashlib.sha256(np.ascontiguousarray(rows).data).digest() if in_order and rows.size else b""
+    return {"found": found, "seen": np.frombuffer(seen, np.uint8)}
 
 
 def _read(blob: bytes) -> dict[str, NDArray[Any]]:

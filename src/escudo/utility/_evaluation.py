@@ -20,7 +20,7 @@ from escudo._validate import one_of, positive_integer, whole
 from escudo.causal import Network
 from escudo.errors import InputError
 from escudo.synthesis import LinkedModel, Model
-from escudo.table import LinkedSchema, Schema
+from escudo.table import LinkedSchema, Schema, where_rows_are
 from escudo.utility._fidelity import CausalFidelity, Fidelity, causal_fidelity, fidelity
 from escudo.utility._prediction import LEARNERS, Kind, Lessons, Prediction, predictions
 from escudo.utility._rows import Rows
@@ -179,6 +179,7 @@ def evaluate(
     *,
     model: LinkedModel | None = ...,
 ) -> LinkedEvaluation: ...
+@where_rows_are("real_train", "real_test", public=["synthetic"])
 def evaluate(
     real_train: object,
     real_test: object,
@@ -202,6 +203,8 @@ def evaluate(
     Of linked tables, each given as a frame for every table, no column is predicted: columns, pairs, what comes next,
     rows per person and, with ``model``, effects along its arrows are compared (:class:`LinkedEvaluation`).
 
+    Where real rows lie on Spark or Dask, all of this is done by one of their workers, and no row comes here.
+
     Args:
         real_train: The rows that the generator was fitted to; a frame of any engine.
         real_test: Real rows held out from it.
@@ -213,9 +216,11 @@ def evaluate(
         model: A released model, to compare its interventions with ``reference``; of linked tables by itself.
         reference: The true network, or the best model there is.
         seed: Decides targets, samples of rows, and the learners' own randomness.
-        jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one.
+        jobs: How many processes, as in joblib; None follows ``joblib.parallel_config`` and is otherwise one. On a
+            cluster they are processes of that worker.
         log: A file that keeps every prediction, so that the same call goes on where it was stopped. It is as private
-            as the rows. Not for linked tables, of which nothing is predicted.
+            as the rows, and on a cluster that worker's, under this path. Not for linked tables, of which nothing is
+            predicted.
 
     Returns:
         The evaluation. It is exact, and so for the custodian's eyes only; :func:`evaluate_privately` pays for figures

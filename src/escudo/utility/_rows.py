@@ -37,7 +37,7 @@ class Rows:
 
     @classmethod
     def read(cls, frame: object, schema: Schema, *, argument: str = "frame") -> Rows:
-        """Encode a frame of any engine.
+        """Encode a frame of any engine. One on a cluster is brought here: :func:`evaluate` takes it where it is.
 
         Raises:
             InputError: If it is no frame, has no rows, or lacks a column.

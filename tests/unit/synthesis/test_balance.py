@@ -27,8 +27,8 @@ def test_columns_get_least_if_pairs_speak_for_all_others_and_more_the_louder_the
     held = {name: np.array([700.0, 300.0]) for name in names}
 
     def given(noise: float, *, alone: bool) -> list[str]:
-        found = columns_first(UNIT, 200, 10, dict.fromkeys(names, noise), held, held, alone=alone)
-        return [name for (name,) in found]
+        found, least = columns_first(UNIT, 200, 10, dict.fromkeys(names, noise), held, held)
+        return [name for (name,) in (found if alone else found[:least])]
 
     few, many = given(40.0, alone=False), given(40.0, alone=True)
     assert 0 < len(few) < len(many) < 200
@@ -38,7 +38,8 @@ def test_columns_get_least_if_pairs_speak_for_all_others_and_more_the_louder_the
 
 def test_of_columns_of_which_nothing_is_known_all_cells_are_full() -> None:
     unknown = {"a": np.full(2, np.inf), "b": np.full(3, np.inf), "c": np.full(4, np.inf)}
-    found = columns_first(UNIT, 60, 2, dict.fromkeys("abc", 80.0), unknown, unknown, alone=False)
+    given, least = columns_first(UNIT, 60, 2, dict.fromkeys("abc", 80.0), unknown, unknown)
+    found = given[:least]
     assert 0 < len(found) < 60
     assert found.count(("c",)) > found.count(("a",))
 
@@ -57,7 +58,8 @@ def test_a_row_more_moves_a_column_of_which_only_contrasts_are_known_as_far_as_i
 def test_the_number_of_rows_gets_units_where_it_is_loud_and_columns_are_uneven() -> None:
     def given(share: float, off: float) -> int:
         held = {name: np.array([share, 1 - share]) * 20_000 for name in "abcdefgh"}
-        return columns_first(UNIT, 200, 10, dict.fromkeys(held, 40.0), held, held, alone=False, off=off).count(ROWS)
+        found, least = columns_first(UNIT, 200, 10, dict.fromkeys(held, 40.0), held, held, off=off)
+        return found[:least].count(ROWS)
 
     assert given(0.97, 0.0) == 0
     assert given(0.97, 40.0) > given(0.97, 20.0) > 0

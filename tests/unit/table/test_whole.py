@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -16,6 +18,7 @@ import pytest
 from escudo.errors import EngineError, InputError, RefusedError
 from escudo.table import PrivateTable, Schema, Whole, _contributions
 from escudo.table._whole import Errand
+from escudo.utility import learner_of
 
 PRIVATE = "MARIA" + " 47"  # as no line of this file says it
 ROWS = np.arange(3000, dtype=np.uint8).reshape(-1, 3)
@@ -82,6 +85,42 @@ def test_of_any_other_error_the_kind_comes_back_and_nothing_else() -> None:
     assert PRIVATE not in "".join(traceback.format_exception(caught.value))
     with pytest.raises(EngineError, match="a worker lacks the package 'jax'"):
         elsewhere().found(partial(failing, error=ModuleNotFoundError(PRIVATE, name="jax")))
+
+
+def without_sklearn(rows: np.ndarray) -> np.ndarray:
+    with mock.patch.dict(sys.modules, {"sklearn": None}):
+        learner_of("forest", "class", 0)
+    return rows
+
+
+def test_an_extra_that_is_not_installed_on_a_worker_is_missed_there() -> None:
+    """And not where the question is asked, where escudo's own words would send somebody to install it."""
+    with pytest.raises(InputError, match="extra 'evaluation'"):
+        without_sklearn(ROWS)
+    with pytest.raises(EngineError, match="a worker lacks the package 'sklearn'"):
+        elsewhere().found(without_sklearn)
+
+
+class NotSent(Exception):
+    """What a cluster's Python worker tells of an error, by its text."""
+
+
+NotSent.__name__ = "PythonException"
+
+
+def test_why_something_never_got_to_a_worker_is_said() -> None:
+    def send(errand: Errand, error: Exception) -> bytes:
+        raise error
+
+    for error, said in (
+        (ModuleNotFoundError(PRIVATE, name="mine"), "a worker lacks the package 'mine'"),
+        (NotSent(f"Traceback\n  {PRIVATE}\nModuleNotFoundError: No module named 'mine'\n"), "lacks the package 'mine'"),
+        (pickle.PicklingError(PRIVATE), "cannot be sent to workers"),
+        (TypeError(f"Could not serialize object of type {PRIVATE}"), "cannot be sent to workers"),
+    ):
+        with pytest.raises(EngineError, match=said) as caught:
+            Whole("dask", None, NONE, send=partial(send, error=error)).found(shape)
+        assert PRIVATE not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_cluster_that_fails_shows_no_words_of_its_own() -> None:
