@@ -250,6 +250,25 @@ def test_a_key_of_rows_that_is_missing_or_no_key_is_said() -> None:
         PrivateTables({**here, "visits": here["visits"].with_columns(pl.col("date").alias("visit"))}, SCHEMA)
 
 
+@pytest.mark.parametrize(("table", "key", "other"), [("visits", "patient", "patients"), ("drugs", "visit", "visits")])
+def test_keys_that_are_texts_here_and_numbers_there_are_refused(
+    tmp_path: Any, table: str, key: str, other: str
+) -> None:
+    """Of types that frames declare alone: no row would be found, and a release would be paid for all the same."""
+    here = frames()
+    texts = pl.col(key).cast(pl.String)
+    with pytest.raises(SchemaError, match=f"table '{table}': its key '{key}' is of texts and key '{key}' of '{other}'"):
+        PrivateTables({**here, table: here[table].with_columns(texts)}, SCHEMA)
+    here[table].write_csv(tmp_path / "rows.csv")
+    with pytest.raises(SchemaError, match="keys in text files"):
+        PrivateTables({**here, table: open_data(str(tmp_path / "rows.csv"), SCHEMA.reading(table))}, SCHEMA)
+    assert_counts(PrivateTables({**here, table: here[table].with_columns(pl.col(key).cast(pl.Float64))}, SCHEMA))
+    objects = here[table].to_pandas().astype({key: object})  # each value says by itself what it is
+    PrivateTables({**here, table: objects}, SCHEMA)
+    objects[key] = objects[key].map(str).astype(object)
+    PrivateTables({**here, table: objects}, SCHEMA)
+
+
 def test_one_table_of_dask_among_others_counts_alike() -> None:
     pytest.importorskip("dask.dataframe")
     here = frames()

@@ -217,7 +217,9 @@ def _print_plan(screen: Console, plan: Plan, standing: dict[str, Any] | None, st
     from escudo.privacy import percent_up, shown_down
 
     screen.print(str(plan), markup=False)
-    if standing is None:
+    if plan.event is None:
+        line = "nothing to charge"
+    elif standing is None:
         line = "none: what is spent is not recorded anywhere (see --dataset)"
     else:
         line = f"{standing['dataset']}: {percent_up(standing['used'])} of ε = {shown_down(standing['cap'])} used; this "

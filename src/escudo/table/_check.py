@@ -15,7 +15,16 @@ from escudo._card import card, plain, tracking
 from escudo.errors import SchemaError
 from escudo.table._columns import MISSING_LABEL, Categorical, Column, Level, Numeric
 from escudo.table._encode import check_holds, cut_text, holds, storage_of
-from escudo.table._files import JSON_LINES, as_lazy, data_files, hide_values, is_lake, some_at_a_time, text_files
+from escudo.table._files import (
+    JSON_LINES,
+    as_lazy,
+    data_files,
+    hide_values,
+    is_lake,
+    some_at_a_time,
+    text_files,
+    unreadable,
+)
 from escudo.table._frames import Source, instead_of, reads_texts
 from escudo.table._rules import Rule
 from escudo.table._schema import Schema
@@ -165,8 +174,7 @@ def check(data: Any, schema: Schema) -> SchemaCheck:
     found = None
     if files := text_files(data):
         dialect = Dialect.stated(schema, files[0])
-        vouched = " Or is a quote not closed? By quoted_newlines, all are." if dialect.quoted_newlines else ""
-        with hide_values(f"'{files[0]}' is not a readable text file. Is it damaged or empty?{vouched}"):
+        with hide_values(unreadable(files[0], spanning=dialect.quoted_newlines)):
             found = check_files(files, dialect)
             found = replace(found, looks_like=seeming(files[0], dialect))
             frame, source = nw.from_native(stated_texts(files, schema)), f"'{data}'"  # as a release reads it

@@ -46,6 +46,7 @@ from escudo.table._files import (
     is_workbook,
     some_at_a_time,
     text_files,
+    unreadable,
 )
 from escudo.table._frames import reads_texts
 from escudo.table._looks import FEW, date_format, number_form, one_spelling, personal, several_units, several_ways
@@ -169,7 +170,7 @@ def draft(
     said = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "quoted_newlines": quoted_newlines}
     if files := text_files(data):
         file = files[0]
-        with hide_values(f"'{file}' is not a readable text file. Is it damaged or empty?"):
+        with hide_values(unreadable(file, spanning=quoted_newlines is not False)):
             dialect = alike(files, _checked_settings(said))
             dialect = replace(dialect, header=_names_for(file, dialect, header))
             settings = dialect.settings(file)

@@ -525,6 +525,12 @@ def as_lazy(data: Any, dialect: Dialect | None = None, schema: Schema | None = N
     return frame, "the table"
 
 
+def unreadable(file: Path, *, spanning: bool) -> str:
+    """Return what to say of a text file that cannot be read; the custodian is asked after quotes that span lines."""
+    quotes = " Or is a quote not closed? By quoted_newlines, all are; without it, each line is a row."
+    return f"'{file}' is not a readable text file. Is it damaged or empty?{quotes if spanning else ''}"
+
+
 @contextmanager
 def hide_values(message: str) -> Iterator[None]:
     """Turn whatever an engine raises into ``InputError(message)``: its own words may quote private values."""

@@ -71,13 +71,14 @@ from escudo._card import tracking
 from escudo._validate import did_you_mean
 from escudo.errors import InputError, SchemaError
 from escudo.privacy import Neighbours, Relation, Unit, parse_relation
-from escudo.table._columns import Column, Numeric
+from escudo.table._columns import Categorical, Column, Numeric
 from escudo.table._contributions import Packing, PersonParts
 from escudo.table._counts import CountSensitivity, count_records
 from escudo.table._encode import cells_of, number, sortable
 from escudo.table._frames import Source, open_source, read_names, shielded, stream
 from escudo.table._linked_schema import COUNT, GAP, MOST_ROWS, NUMBER, START, ChildTable, LinkedSchema
 from escudo.table._persons import PERSON, PERSON_NUMBER, key_numbers, key_of_text, person_columns, person_keys
+from escudo.table._schema import Schema
 from escudo.table._table import Held
 from escudo.table._where import one_cluster
 
@@ -400,6 +401,8 @@ class PrivateTables(Held[LinkedSchema]):
             raise InputError(f"frames lacks the table {absent[0]!r} of the schema; give a frame for each.")
         self._schema = schema
         self._sources = {name: _opened(name, frames[name], schema) for name in schema.tables}
+        for home in (None, *_with_row_keys(schema)):
+            _check_kinds(self._sources, _keys_of(schema, home))
         self._agree(ledger, dataset, relation, people=people)
 
     @property
@@ -551,7 +554,48 @@ def _opened(name: str, frame: object, schema: LinkedSchema) -> Source:
     return source
 
 
+def _check_kinds(sources: Mapping[str, Source], keys: Mapping[str, str]) -> None:
+    """Raise if keys are declared as texts in one table and as numbers in another, so that none could match."""
+    (home, own), *others = keys.items()
+    wanted = _kind(sources[home], own)
+    for name, key in others:
+        if (kind := _kind(sources[name], key)) and wanted and kind != wanted:
+            raise SchemaError(
+                f"table {name!r}: its key {key!r} is of {kind} and key {own!r} of {home!r} is of {wanted}, so that no "
+                "row would be found. Cast one of them: keys in text files, sheets and tables of SQLite are of texts."
+            )
+
+
+def _kind(source: Source, key: str) -> str:
+    """Return what a key is of by the type that its frame declares; nothing if each value decides it for itself."""
+    if source.engine == "dask":  # whose partitions may hold other types than the frame says
+        return ""
+    kinds: dict[str, Column] = {"texts": Categorical(key, ("a",)), "numbers": Numeric(key, 0, 1)}
+    fits = [kind for kind, column in kinds.items() if _takes(source, column)]
+    return fits[0] if len(fits) == 1 else ""
+
+
+def _takes(source: Source, column: Column) -> bool:
+    try:
+        open_source(source.frame, Schema((column,)))
+    except SchemaError:
+        return False
+    return True
+
+
 # ---- reading
+
+
+def _with_row_keys(schema: LinkedSchema) -> tuple[str, ...]:
+    """Return the tables whose rows have rows, or are called by a key of their own."""
+    return tuple(dict.fromkeys(child.parent or child.name for child in schema.children if child.key or child.parent))
+
+
+def _keys_of(schema: LinkedSchema, of: str | None) -> dict[str, str]:
+    """Return by table the column with the keys of a table's rows, and of what names them; None for those of people."""
+    if of is not None:
+        return {of: schema.child(of).key or ""} | {one.name: one.row_key or "" for one in schema.of_rows(of)}
+    return {name: schema.key if name == schema.people else schema.child(name).foreign_key for name in schema.tables}
 
 
 def _whole_keys(sources: Mapping[str, Source], schema: LinkedSchema, of: str | None = None) -> bool:
@@ -562,10 +606,7 @@ def _whole_keys(sources: Mapping[str, Source], schema: LinkedSchema, of: str | N
         schema: What is public about them.
         of: The table whose rows' keys are meant; None for those of people.
     """
-    keys = {name: schema.key if name == schema.people else schema.child(name).foreign_key for name in sources}
-    if of is not None:
-        keys = {of: schema.child(of).key or ""} | {one.name: one.row_key or "" for one in schema.of_rows(of)}
-    for name, key in keys.items():
+    for name, key in _keys_of(schema, of).items():
         if sources[name].engine == "dask":  # whose partitions may hold other types than the frame says
             return False
         dtype = sources[name].lazy({key: None}).collect_schema()[key]
@@ -595,8 +636,7 @@ class Gathering:
     @classmethod
     def of(cls, sources: Mapping[str, Source], schema: LinkedSchema) -> Gathering:
         """Return it for some frames, of which nothing but types is looked at."""
-        homes = {child.parent or child.name for child in schema.children if child.key or child.parent}
-        whole = {home for home in homes if _whole_keys(sources, schema, home)}
+        whole = {home for home in _with_row_keys(schema) if _whole_keys(sources, schema, home)}
         named = {child.name for child in schema.children if {child.name, child.parent} & whole}
         return cls(schema, _whole_keys(sources, schema), frozenset(named))
 

@@ -22,6 +22,7 @@ from escudo.table._values import loosely, numbers_in_texts
 _FEWEST_DIGITS = 5  # of a day: those of its year, and one of its number
 _FEWEST_LEVELS = 3  # texts that may be numbers with a unit
 _PART = 1e-3  # of a cent
+_WHOLE = 2.0**53  # of dollars: floats from there on have no cents
 _MOST_WAYS = 3  # in which the days of one column are written
 _YES_OR_NO = 2  # answers
 FEW = 20
@@ -147,10 +148,10 @@ def number_form(levels: Sequence[Any], decimal: str) -> str | None:
 
     def unlikely(form: str) -> tuple[int, int]:
         """How many texts are no number written so; and of how many amounts of money there would be parts of a cent."""
-        cents = 100 * numbers_in_texts(texts, form)
-        told = cents[np.isfinite(cents)]
+        numbers = numbers_in_texts(texts, form)
+        told = numbers[np.abs(numbers) < _WHOLE] * 100
         parts = int((np.abs(told - np.round(told)) > _PART).sum())
-        return int(np.isnan(cents).sum()), currency * parts
+        return int(np.isnan(numbers).sum()), currency * parts
 
     form = min(forms, key=unlikely)
     return form if unlikely(form)[0] <= words and form != f"1234{decimal}5" else None

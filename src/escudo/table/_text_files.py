@@ -696,9 +696,7 @@ def typed_texts(files: Sequence[Path], dialect: Dialect) -> pl.LazyFrame:
     tries: dict[str, Callable[[pl.Expr], pl.Expr]] = {
         "Int64": lambda text: text.cast(pl.Int64, strict=False),
         "Float64": lambda text: _with_point(text, dialect.decimal).cast(pl.Float64, strict=False),
-        "Boolean": lambda text: text.replace_strict(
-            {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
-        ),
+        "Boolean": lambda text: pl.when(text.is_in(["true", "false"])).then(text == "true"),
     }
     values = {name: pl.col(name).str.strip_chars() for name in names}
     fits = [

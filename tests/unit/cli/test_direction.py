@@ -105,6 +105,9 @@ class TestAnswers:
         assert out.startswith("cannot tell")
         assert "Nothing was spent" in out
 
+    def test_a_plan_of_nothing_says_that_nothing_is_charged(self) -> None:
+        assert "Ledger   nothing to charge" in run(*BASE, "--epsilon", "0.001", "--method", "gap", "--plan")
+
 
 class TestBudget:
     @pytest.fixture

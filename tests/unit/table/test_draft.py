@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import duckdb
@@ -567,6 +568,32 @@ def test_a_stray_quote_is_no_sign_of_line_feeds_in_fields(tmp_path: Path) -> Non
     for stray in ('1,"open,3', '1,5",3', '"1,word,2'):
         file.write_text("a,text,b\n" + "\n".join([*rows[:40], stray, *rows[40:]]) + "\n")
         assert draft(file).quoted_newlines is False
+
+
+def test_a_draft_asks_after_an_open_quote_among_fields_that_hold_line_feeds(tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    rows = [f'{i % 3},"one\ntwo",{i / 4}' for i in range(90)]
+    file.write_text("a,text,b\n" + "\n".join([*rows[:40], '1,"SECRET,3', *rows[40:]]) + "\n")
+    for said in (None, True):
+        with pytest.raises(
+            InputError, match=r"Or is a quote not closed\? .*; without it, each line is a row\."
+        ) as refused:
+            draft(file, quoted_newlines=said)
+        assert "SECRET" not in "".join(traceback.format_exception(refused.value))
+    assert draft(file, quoted_newlines=False).names[:2] == ("a", "text")
+
+
+def test_many_columns_of_text_take_no_longer_each_than_few(tmp_path: Path) -> None:
+    def seconds(columns: int) -> float:
+        file = tmp_path / "wide.csv"
+        file.write_text("\n".join(",".join(f"{cell}{i}" for i in range(columns)) for cell in "nab") + "\n")
+        before = process_time()
+        draft(file)
+        return process_time() - before
+
+    seconds(10)  # what is loaded once
+    few, many = min(seconds(80) for _ in range(3)), seconds(800)
+    assert many < 25 * few, "one expression of polars for each column was slow to plan beside many others"
 
 
 @pytest.mark.parametrize("rows", [1, 2, 15])

@@ -313,6 +313,13 @@ def test_one_value_more_or_less_does_not_move_what_a_draft_says_of_formats(tmp_p
         assert not any(odd in note for note in schema.notes if len(odd) > 1)
 
 
+@pytest.mark.parametrize("end", ["1e307", "-1e308", "1e400"])
+def test_a_number_near_the_ends_of_floats_is_no_warning_of_a_draft(tmp_path: Path, end: str) -> None:
+    column = drafted(tmp_path, [*some(lambda x: f"${x:,.2f}", 299), f"${end}"])["x"]
+    assert isinstance(column, Numeric)
+    assert column.form == "$1,234.5"
+
+
 def test_long_texts_are_not_looked_through_for_numbers() -> None:
     # Patterns take the square of a text's length: one cell of a million blanks would hold up a draft for hours.
     def form_of(blanks: int) -> str | None:
