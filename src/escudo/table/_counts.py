@@ -439,18 +439,24 @@ def _shared(schema: Schema, tables: Sequence[Columns], *, most_cells: int) -> li
     spans: list[tuple[int, int]] = []  # the columns as bits, and the cells they span
     home: list[int] = []
     for table in tables:
-        wanted = sum(bit[name] for name in table)
-        for position in range(max(len(spans) - _LOOKED_AT, 0), len(spans)):
-            span, cells = spans[position]
-            joined = cells * math.prod(size[name] for name in table if not bit[name] & span)
-            if wanted & ~span == 0 or joined <= most_cells:
+        sizes, wanted = [size[name] for name in table], sum(bit[name] for name in table)
+        whole = math.prod(sizes)
+        none, some = most_cells // whole, most_cells // min(sizes)  # cells of a span with none or some of the columns
+        first = max(len(spans) - _LOOKED_AT, 0)
+        for position, (span, cells) in enumerate(spans[first:], start=first):
+            common = span & wanted
+            if common != wanted and cells > (some if common else none):  # most, where there are very many tables
+                continue
+            joined = cells * math.prod(size[name] for name in table if not bit[name] & common)
+            if common == wanted or joined <= most_cells:
                 spans[position] = (span | wanted, joined)
                 home.append(position)
                 break
         else:
-            spans.append((wanted, math.prod(size[name] for name in table)))
+            spans.append((wanted, whole))
             home.append(len(spans) - 1)
-    return [tuple(name for name in schema.names if bit[name] & spans[position][0]) for position in home]
+    named = [tuple(name for name in schema.names if bit[name] & span) for span, _ in spans]
+    return [named[position] for position in home]
 
 
 def _marginal(dense: NDArray[np.int64], span: Columns, table: Columns) -> NDArray[np.int64]:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 from itertools import combinations, pairwise
+from time import process_time
 from typing import Any
 from unittest.mock import Mock
 
@@ -87,6 +89,42 @@ def test_sharing_joint_tables_never_changes_a_count(
         wanted = np.zeros([sizes[name] for name in names], dtype=np.int64)
         np.add.at(wanted, tuple(cells[name] for name in names), 1)
         np.testing.assert_array_equal(counts, wanted)
+
+
+def first_fit(schema: Schema, tables: list[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
+    """Share spans by looking at each of the latest ones."""
+    spans: list[set[str]] = []
+    home = []
+    for table in tables:
+        near = range(max(len(spans) - _counts._LOOKED_AT, 0), len(spans))
+        fits = (at for at in near if spans[at] >= {*table} or np.prod(schema.shape(spans[at] | {*table})) <= most)
+        at = next(fits, len(spans))
+        spans[at:] = [spans[at] | {*table}, *spans[at + 1 :]] if at < len(spans) else [{*table}]
+        home.append(at)
+    return [tuple(name for name in schema.names if name in spans[at]) for at in home]
+
+
+def mixed(columns: int) -> Schema:
+    return Schema(tuple(Numeric(f"c{i}", 0, 1, 20 if i % 3 == 0 else 2) for i in range(columns)))
+
+
+def test_tables_share_the_first_of_the_latest_spans_that_has_room() -> None:
+    schema, rng = mixed(40), np.random.default_rng(1)
+    some = [tuple(rng.permutation(schema.names)[: rng.integers(1, 5)].tolist()) for _ in range(300)]
+    for tables in ([*combinations(schema.names, 2)][:400], some):
+        assert _counts._shared(schema, tables, most_cells=2**14) == first_fit(schema, tables, 2**14)
+
+
+def test_very_many_tables_find_their_spans_in_no_time() -> None:
+    """Most spans are passed by at a glance: looking at each took a third of a release of 400 columns."""
+    schema = mixed(200)
+    tables = [*combinations(schema.names, 2)]
+    before = process_time()
+    for _ in range(20_000):
+        math.prod(size for size in (2, 20) if size)
+    measure, before = process_time() - before, process_time()
+    _counts._shared(schema, tables, most_cells=2**14)
+    assert process_time() - before < 200 * measure  # 80, and 400 to 500 where each span was looked at
 
 
 def test_many_tables_over_many_columns_are_counted_at_once() -> None:
