@@ -81,6 +81,7 @@ _PERSON_NAME = re.compile(r"(?i)person|patient|subject|participant|^p?id$|uuid|g
 _PLAIN_DAY = "%Y%m%d"  # read as a whole number by any program that is not told better
 
 
+_NO_DAY = 30  # of December 1899 and the day after it: by these a spreadsheet dates a time of day
 _FIRST_DAY, _LAST_DAY = 19_000_101, 20_991_231
 _DATES_NOTE = "lower and upper read from the data: the years of the first and last day"
 _LEVELS_NOTE = "levels read from the data"
@@ -526,6 +527,8 @@ def _draft_date(frame: nw.LazyFrame[Any], name: str, form: str = ISO) -> Column 
         first, last = dt.date(low.year, 1, 1), dt.date(high.year, 12, 31)
     except (AttributeError, ValueError, TypeError):  # no finite day
         return _unusable("empty")
+    if all((day.year, day.month) == (1899, 12) and day.day >= _NO_DAY for day in (low, high)):
+        return _unusable("hours")
     missing = _any_missing(frame, name, floats=False)
     note = _DATES_NOTE if form == ISO else f"{_DATES_NOTE}; format as it seems to be, what is not written so is missing"
     return Numeric(name, first, last, missing=missing, date=form, confirmed=False, note=note)
@@ -587,6 +590,7 @@ def _identifier(name: str) -> str:
 def _unusable(stored: str) -> str:
     reasons = {
         "time": 'it holds dates or times. To use dates, describe them: type = "date", with public lower and upper',
+        "hours": "it holds times of day. To use them, write them as numbers in the table, such as hours",
         "numbers as text": "it holds numbers with signs or units as text. To use it, cast it to numbers in the table",
         "dates as text": "it holds dates as text. To use it, cast it to dates in the table",
         "object": "it holds values of mixed kinds. To use it, convert it to text or to numbers",

@@ -583,6 +583,22 @@ def test_a_draft_asks_after_an_open_quote_among_fields_that_hold_line_feeds(tmp_
     assert draft(file, quoted_newlines=False).names[:2] == ("a", "text")
 
 
+def test_times_of_day_in_a_sheet_are_no_dates(tmp_path: Path) -> None:
+    import xlsxwriter
+
+    with xlsxwriter.Workbook(tmp_path / "visits.xlsx") as book:
+        sheet, clock = book.add_worksheet(), book.add_format({"num_format": "hh:mm"})
+        sheet.write_row(0, 0, ["at", "ill"])
+        for row in range(1, 60):
+            sheet.write_number(row, 0, row / 60, clock)
+            sheet.write_string(row, 1, "yes" if row % 3 else "no")
+    drafted = draft(tmp_path / "visits.xlsx")
+    assert drafted.names == ("ill",)
+    assert any("'at': it holds times of day. To use them, write them as numbers" in note for note in drafted.notes)
+    days = pl.DataFrame({"at": [dt.date(1899, 12, 30), dt.date(1900, 1, 2)] * 30, "ill": ["no", "yes"] * 30})
+    assert "at" in draft(days).names
+
+
 def test_many_columns_of_text_take_no_longer_each_than_few(tmp_path: Path) -> None:
     def seconds(columns: int) -> float:
         file = tmp_path / "wide.csv"
