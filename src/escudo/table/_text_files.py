@@ -45,6 +45,7 @@ _LINE = "line"
 _EXACT = 2**53  # whole numbers below it are floats as they are
 _BLOCK = 2**20  # bytes of a file that are read at once
 _SAMPLE = 2000  # lines by which a delimiter is recognised
+_FEW_LINES = 50  # that names may go over
 _MARKED = re.compile(b"\n(?:\xef\xbb\xbf)+")  # where a line begins with marks of the byte order
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LONG = 10_000  # digits of a whole number beyond which it is taken for an infinity
@@ -208,8 +209,8 @@ def recognised(file: Path, known: Mapping[str, Any] = MappingProxyType({})) -> D
     The encoding is UTF-8 unless more speaks against it than for it, so that one damaged line makes no other file of it.
     The delimiter is in the first line and at least half of the others, and cuts most into as many fields as the first.
     The decimal sign is a comma if more columns of numbers have one than have a point. Quoted fields hold line feeds if
-    more records of several lines have as many fields as the first line than have not. The first line is taken to name
-    the columns unless it is said that it does not.
+    more records, and more of several lines, have as many fields as the first record than have not. The first line is
+    taken to name the columns unless it is said that it does not.
 
     Args:
         file: The file.
@@ -229,6 +230,10 @@ def recognised(file: Path, known: Mapping[str, Any] = MappingProxyType({})) -> D
             encoding = "utf-16" if start.startswith(_UTF16_MARKS) else _encoding_of(*_bytes_of(blocks))
     first = _first_line(file, encoding)
     lines = _decoded(start, encoding).split("\n")[1:_SAMPLE]
+    for several in range(1, _FEW_LINES if first.count('"') % 2 else 0):  # names that hold line feeds
+        if (joined := "\n".join([first, *lines[:several]])).count('"') % 2 == 0:
+            first, lines = joined, lines[several:]
+            break
     sample = [line.removesuffix("\r") for line in lines[: -1 if len(start) == _BLOCK else None] if line.strip()]
 
     def fit(sign: str) -> tuple[bool, int, bool, bool, int]:
@@ -263,7 +268,7 @@ def seeming(file: Path, dialect: Dialect) -> dict[str, Any]:
 
 
 def _spans_lines(file: Path, dialect: Dialect) -> bool:
-    """Whether quoted fields hold line feeds: most records of several lines have the fields that the first line has.
+    """Whether quoted fields hold line feeds: most records, and most of several lines, have the fields of the first one.
 
     One whose quotes are not all closed has not, whatever its fields: it is all the lines after a single open quote.
     """
@@ -272,7 +277,7 @@ def _spans_lines(file: Path, dialect: Dialect) -> bool:
     lines = _lines(_source(file, dialect)).select((pl.col(_LINE).str.count_matches('"') % 2 == 1).any())
     if not lines.collect(engine="streaming").item():
         return False
-    wanted, balance, line, quotes = len(header(file, dialect)), 0, 0, 0
+    wanted, balance, alike, line, quotes = len(header(file, dialect)), 0, 0, 0, 0
 
     def counted(lines: Iterable[str]) -> Iterator[str]:
         nonlocal quotes
@@ -286,12 +291,16 @@ def _spans_lines(file: Path, dialect: Dialect) -> bool:
         records = csv.reader(counted(text), delimiter=dialect.delimiter)
         try:
             for record in records:
-                several, line = records.line_num - line > 1, records.line_num
-                balance += several * (1 if len(record) == wanted and quotes % 2 == 0 else -1)
+                several, line, first = records.line_num - line > 1, records.line_num, line == 0
+                if first and several and not dialect.header:
+                    wanted = len(record)
+                fits = len(record) == wanted and quotes % 2 == 0
+                balance += several * (1 if fits else -1)
+                alike += 1 if fits else -1
                 quotes = 0
         except csv.Error:  # a quote that is never closed: more than a field may hold
             balance -= 1
-    return balance > 0
+    return balance > 0 and alike > 0
 
 
 def _bytes_of(blocks: Iterable[bytes]) -> tuple[int, int, bool]:

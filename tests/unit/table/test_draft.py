@@ -562,6 +562,20 @@ def test_quoted_fields_that_hold_line_feeds_are_recognised_stated_and_read(tmp_p
     assert draft(file, quoted_newlines=False).quoted_newlines is False
 
 
+@pytest.mark.parametrize("note", ["plain", '"two\nlines"'])
+def test_names_that_hold_line_feeds_are_read_whole(tmp_path: Path, note: str) -> None:
+    """As spreadsheets write them; the lines after the first one were a row, and its columns lost."""
+    file = tmp_path / "visits.csv"
+    rows = [f"{150 + 7 * i % 50},{i % 2},{note}\n" for i in range(90)]
+    file.write_text('"height\n(cm)",ill,"note\n"\n' + "".join(rows))
+    schema = draft(file)
+    assert schema.quoted_newlines
+    assert schema.names == ("height\n(cm)", "ill", "note\n")
+    assert [column.findings for column in check(file, schema).columns] == [()] * 3
+    file.write_text('height,"ill\n' + "".join(rows))
+    assert not draft(file).quoted_newlines, "an open quote is none that spans lines"
+
+
 def test_a_stray_quote_is_no_sign_of_line_feeds_in_fields(tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     rows = [f"{i % 3},word{i % 4},{i / 4}" for i in range(90)]
