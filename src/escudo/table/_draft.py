@@ -596,4 +596,4 @@ def _unusable(stored: str) -> str:
         "object": "it holds values of mixed kinds. To use it, convert it to text or to numbers",
         "empty": "it holds no values. To use it, describe it by hand",
     }
-    return reasons.get(stored, "escudo cannot use its type")
+    return reasons.get(stored, "it holds values of mixed kinds, or of a type that escudo cannot use")

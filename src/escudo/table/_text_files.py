@@ -800,15 +800,7 @@ def _readers(schema: Schema) -> dict[str, Callable[[list[Any]], pl.Series]]:
         spelling = as_number(pl.col("text"), boolean=column.kind == "boolean")
         if isinstance(column, Numeric) and column.form is not None:
             spelling = column._in_text(pl.col("text"))
-
-        def read(values: list[Any]) -> pl.Series:
-            found = pl.Series([_float(value) for value in values], dtype=pl.Float64)
-            if not any(isinstance(value, str) for value in values):
-                return found
-            spelt = _texts(values).to_frame("text").select(spelling).to_series()
-            return found.zip_with(found.is_not_null(), spelt)
-
-        return read
+        return _numbers_in(spelling)
 
     def days(form: str) -> Callable[[list[Any]], pl.Series]:
         def read(values: list[Any]) -> pl.Series:
@@ -828,27 +820,50 @@ def _readers(schema: Schema) -> dict[str, Callable[[list[Any]], pl.Series]]:
 
 
 def _readers_by_keys(file: Path) -> dict[str, Callable[[list[Any]], pl.Series]]:
-    """Return a reader for each key that occurs, by the kinds of all its values: for the custodian's own eyes."""
+    """Return a reader for each key that occurs, by the kinds of all its values: for the custodian's own eyes.
+
+    Where nine of ten are numbers, or texts, the others are missing, as they are where a schema says so; a key whose
+    values are neither is one of lists, which no schema describes.
+    """
     import polars as pl
 
-    kinds: dict[str, set[type]] = {}
+    kinds: dict[str, Counter[type]] = {}
     with file.open(encoding="utf-8-sig", errors="replace", newline="\n") as lines:
         for line in lines:
             for key, value in _record(line).items():
-                kinds.setdefault(key, set()).update({type(value)} - {type(None)})
+                kinds.setdefault(key, Counter()).update([type(value)] if value is not None else ())
 
     def series(dtype: Any) -> Callable[[list[Any]], pl.Series]:
         return lambda values: pl.Series(values, dtype=dtype, strict=False)
 
-    def told(values: list[Any]) -> pl.Series:
-        return _texts([json.dumps(value) if isinstance(value, int | float) else value for value in values])
+    def neither(values: list[Any]) -> pl.Series:
+        return pl.Series([None] * len(values), dtype=pl.List(pl.Null))
 
-    def reader(found: set[type]) -> Callable[[list[Any]], pl.Series]:
-        if found and found <= {int, float}:
-            return series(pl.Int64 if found == {int} else pl.Float64)
-        return series(pl.Boolean) if found == {bool} else told
+    def reader(found: Counter[type]) -> Callable[[list[Any]], pl.Series]:
+        if found and found.keys() <= {int, float}:
+            return series(pl.Float64 if found[float] else pl.Int64)
+        if found.keys() == {bool}:
+            return series(pl.Boolean)
+        if found[str] >= _MOSTLY * found.total():
+            return _texts
+        numbers = found[int] + found[float] + found[bool]
+        return _numbers_in(as_number(pl.col("text"))) if numbers >= _MOSTLY * found.total() else neither
 
     return {key: reader(found) for key, found in kinds.items() if encodable(key)}
+
+
+def _numbers_in(spelling: pl.Expr) -> Callable[[list[Any]], pl.Series]:
+    """Return what reads values of JSON as numbers, null for all else; texts by an expression over a column "text"."""
+    import polars as pl
+
+    def read(values: list[Any]) -> pl.Series:
+        found = pl.Series([_float(value) for value in values], dtype=pl.Float64)
+        if not any(isinstance(value, str) for value in values):
+            return found
+        spelt = _texts(values).to_frame("text").select(spelling).to_series()
+        return found.zip_with(found.is_not_null(), spelt)
+
+    return read
 
 
 def _record(line: str | None, exact: bool = False) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import traceback
 from collections.abc import Callable
@@ -595,6 +596,30 @@ def test_a_draft_asks_after_an_open_quote_among_fields_that_hold_line_feeds(tmp_
             draft(file, quoted_newlines=said)
         assert "SECRET" not in "".join(traceback.format_exception(refused.value))
     assert draft(file, quoted_newlines=False).names[:2] == ("a", "text")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([*range(29), "n/a"], "number"),
+        ([*range(28), "3.5", True], "number"),
+        ([*"abcdefghi", 1], "string"),
+        ([1, 2, 3, "x"], None),
+        ([True, False, "yes"], None),
+        ([[1], "x"], None),
+    ],
+)
+def test_a_draft_reads_mixed_values_of_json_as_a_release_will(tmp_path: Path, values: list[Any], kind: str) -> None:
+    """A few words among numbers made a column of texts, of whose levels no row had any."""
+    rows = [{"v": values[i % len(values)], "w": "no" if i % 2 else "yes"} for i in range(600)]
+    (tmp_path / "t.ndjson").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    drafted = draft(tmp_path / "t.ndjson")
+    if kind is None:
+        assert drafted.names == ("w",)
+        assert any("Left out 'v': it holds values of mixed kinds" in note for note in drafted.notes)
+        return
+    assert drafted["v"].kind == kind
+    assert all(column.findings == () for column in check(tmp_path / "t.ndjson", drafted).columns)
 
 
 def test_times_of_day_in_a_sheet_are_no_dates(tmp_path: Path) -> None:
