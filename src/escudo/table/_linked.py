@@ -355,7 +355,8 @@ class PrivateTables(Held[LinkedSchema]):
 
     Raises:
         InputError: If a frame is missing or none, or ledger and dataset do not go together.
-        SchemaError: If a frame lacks a column of the schema, or has it in a type that cannot hold it.
+        SchemaError: If a frame lacks a column of the schema, or has it in a type that cannot hold it, or declares its
+            keys to be texts where another declares numbers.
 
     >>> import polars as pl
     >>> schema = LinkedSchema.from_dict({
