@@ -780,15 +780,20 @@ def test_what_the_custodian_asks_takes_data_of_spark(session: Any, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def remote(session: Any) -> Iterator[Any]:
-    """Return a session that has nothing of the server but its port."""
+def address(session: Any) -> str:
     needed = {"grpcio": "grpc", "grpcio-status": "grpc_status", "googleapis-common-protos": "google.rpc.status_pb2"}
     for package, module in {**needed, "zstandard": "zstandard", "pandas": "pandas"}.items():
         pytest.importorskip(module, reason=f"{package} is not installed")
+    service = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return f"sc://127.0.0.1:{getattr(service, 'MODULE$').localPort()}"
+
+
+@pytest.fixture(scope="module")
+def remote(address: str) -> Iterator[Any]:
+    """Return a session that has nothing of the server but its address."""
     from pyspark.sql.connect.session import SparkSession
 
-    service = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
-    opened = SparkSession.builder.remote(f"sc://127.0.0.1:{getattr(service, 'MODULE$').localPort()}").getOrCreate()
+    opened = SparkSession.builder.remote(address).getOrCreate()
     yield opened
     opened.stop()
 
@@ -857,6 +862,18 @@ def test_what_goes_wrong_by_spark_connect_is_said_without_a_value(
     monkeypatch.setattr(_spark, "spark_session", lambda _: remote)
     with pytest.raises(InputError, match="cannot open"):  # though Connect itself looks later
         open_data(f"spark://{tmp_path}/nowhere")
+
+
+def test_a_command_asks_the_server_of_spark_connect_that_the_place_names(address: str, tmp_path: Path) -> None:
+    frame, schema = spark_cluster.clinic(300)
+    frame.write_parquet(tmp_path / "visits.parquet")
+    schema.write(tmp_path / "visits.toml")
+    asked = ["release", "visits.parquet", "--engine", "spark", "--schema", "visits.toml", "--epsilon", "1"]
+    command = [sys.executable, "-m", "escudo", *asked, "--out", "release", "--rows", "100", "--seed", "1"]
+    env = {**os.environ, "SPARK_REMOTE": address}
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert pl.read_parquet(tmp_path / "release" / "synthetic.parquet").height == 100
 
 
 # ---- a standalone cluster
