@@ -30,7 +30,7 @@ from conformance.spark_cluster import until
 from escudo.attacks import attack
 from escudo.causal import CausalGraph
 from escudo.cli import app
-from escudo.errors import EngineError, InputError
+from escudo.errors import EngineError, InputError, SchemaError
 from escudo.learning import day_counts
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import clinic
@@ -220,6 +220,14 @@ def test_what_is_asked_of_linked_tables_of_spark_is_answered_by_its_workers(
     assert answers(there) == answers(here)
     days, wanted = (day_counts(each, made.schema) for each in (frames, made.frames))
     np.testing.assert_equal(days, wanted)
+
+
+@pytest.mark.parametrize("name", ["blood.pressure", "a`b"])
+def test_a_name_that_pyspark_hands_to_no_worker_is_refused_before_anything_is_asked(session: Any, name: str) -> None:
+    frame = session.createDataFrame(pl.DataFrame({name: [1.0], "other": [2.0]}).to_arrow())
+    with pytest.raises(SchemaError, match="a dot or a backtick"):
+        PrivateTable(frame, Schema([Numeric(name, 0, 9, 3)]))
+    assert PrivateTable(frame, Schema([Numeric("other", 0, 9, 3)])).counts("other").sum() == 1
 
 
 def test_spark_streams_cells_numbers_and_days(session: Any) -> None:

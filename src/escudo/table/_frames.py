@@ -176,11 +176,17 @@ def open_source(frame: object, schema: Schema) -> Source:
 
     Raises:
         InputError: If ``frame`` is no frame that is taken.
-        SchemaError: If a column of the schema is absent from the frame, or of a type that cannot hold it.
+        SchemaError: If a column of the schema is absent from the frame, of a type that cannot hold it, or has a name
+            that its engine cannot handle.
     """
     opened = _opened(frame)
     found = opened.collect_schema()
     _check_columns(schema, list(found))
+    if engine_of(opened) == "pyspark" and (odd := [name for name in read_names(schema) if {".", "`"} & {*name}]):
+        raise SchemaError(
+            f"column {odd[0]!r} has a dot or a backtick in its name, and PySpark hands no such column to workers; "
+            "rename it in the table, for instance with withColumnRenamed, and in the schema."
+        )
     stored = _native_types(opened)
     for column in schema.fields:
         if column.name not in found:  # one that is derived
