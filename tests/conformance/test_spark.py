@@ -30,7 +30,7 @@ from conformance.spark_cluster import until
 from escudo.attacks import attack
 from escudo.causal import CausalGraph
 from escudo.cli import app
-from escudo.errors import EngineError, InputError
+from escudo.errors import EngineError, InputError, SchemaError
 from escudo.learning import day_counts
 from escudo.privacy import MemoryAccount
 from escudo.synthesis import clinic
@@ -62,6 +62,9 @@ def session() -> Iterator[Any]:
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "America/New_York",  # days are those of UTC all the same
         "spark.driver.extraJavaOptions": spark_cluster.JAVA,
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",  # for those who ask by Spark Connect
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
     }
     opened = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     yield opened
@@ -217,6 +220,14 @@ def test_what_is_asked_of_linked_tables_of_spark_is_answered_by_its_workers(
     assert answers(there) == answers(here)
     days, wanted = (day_counts(each, made.schema) for each in (frames, made.frames))
     np.testing.assert_equal(days, wanted)
+
+
+@pytest.mark.parametrize("name", ["blood.pressure", "a`b"])
+def test_a_name_that_pyspark_hands_to_no_worker_is_refused_before_anything_is_asked(session: Any, name: str) -> None:
+    frame = session.createDataFrame(pl.DataFrame({name: [1.0], "other": [2.0]}).to_arrow())
+    with pytest.raises(SchemaError, match="a dot or a backtick"):
+        PrivateTable(frame, Schema([Numeric(name, 0, 9, 3)]))
+    assert PrivateTable(frame, Schema([Numeric("other", 0, 9, 3)])).counts("other").sum() == 1
 
 
 def test_spark_streams_cells_numbers_and_days(session: Any) -> None:
@@ -771,6 +782,106 @@ def test_what_the_custodian_asks_takes_data_of_spark(session: Any, tmp_path: Pat
         patch.setattr(kind, "toArrow", few_rows)
         found = answers("spark")
     assert found == wanted
+
+
+# ---- by Spark Connect
+
+
+@pytest.fixture(scope="module")
+def address(session: Any) -> str:
+    needed = {"grpcio": "grpc", "grpcio-status": "grpc_status", "googleapis-common-protos": "google.rpc.status_pb2"}
+    for package, module in {**needed, "zstandard": "zstandard", "pandas": "pandas"}.items():
+        pytest.importorskip(module, reason=f"{package} is not installed")
+    service = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return f"sc://127.0.0.1:{getattr(service, 'MODULE$').localPort()}"
+
+
+@pytest.fixture(scope="module")
+def remote(address: str) -> Iterator[Any]:
+    """Return a session that has nothing of the server but its address."""
+    from pyspark.sql.connect.session import SparkSession
+
+    opened = SparkSession.builder.remote(address).getOrCreate()
+    yield opened
+    opened.stop()
+
+
+def test_whatever_is_asked_by_spark_connect_is_answered_by_the_workers(remote: Any, session: Any) -> None:
+    """A release, a discovery, directions, an effect, a training, an evaluation, linked tables; to the last bit.
+
+    The client gets counts, sums and parameters.
+    """
+    frame, schema = spark_cluster.clinic()
+    made, described = frame.sample(fraction=0.5, seed=3), clinic(60, seed=3)
+    people = Schema(schema.fields[:2], person_id="who", max_rows_per_person=2)
+    owned = frame.with_columns(who=(pl.int_range(pl.len()) // 3).cast(pl.String))
+
+    def answers(opened: Callable[[pl.DataFrame], Any]) -> str:
+        rows, theirs = opened(frame), PrivateTable(opened(owned), people)
+        told = [spark_cluster.answers(rows, schema), spark_cluster.compared(rows, schema)]
+        told.append(escudo.evaluate(rows, frame, made, schema, targets=["ill"], learners=["logistic"]).to_json())
+        told.append(spark_cluster.linked({n: opened(f) for n, f in described.frames.items()}, described.schema))
+        told += [theirs.counts(["smoke", "ill"]).tolist(), theirs.record_count(), sorted(theirs.value_counts("ill"))]
+        return json.dumps(told, default=str)
+
+    wanted = answers(lambda rows: rows)
+    first = remote.createDataFrame(frame.to_arrow())
+    assert PrivateTable(first, schema).engine == "pyspark"
+    with pytest.MonkeyPatch.context() as patch:
+        got = _watched(patch, first)
+        patch.setattr(_spark, "spark_packed", None)
+        assert answers(lambda rows: remote.createDataFrame(rows.to_arrow())) == wanted
+    assert 0 < max(got) < 10_000 < frame.estimated_size()  # bytes
+
+
+def test_what_workers_keep_for_spark_connect_is_found_again_and_is_gone_in_the_end(
+    remote: Any, session: Any, tmp_path: Path
+) -> None:
+    frame, schema = spark_cluster.clinic()
+    spark = remote.createDataFrame(frame.to_arrow()).repartition(2)
+    table = PrivateTable(spark.mapInArrow(_noting(tmp_path), spark.schema), schema)
+    before = {*session._jsc.getPersistentRDDs()}
+    with table.in_one_place(once=False) as whole:
+        for _ in range(2):
+            assert whole.found(np.shape, in_order=True).tolist() == [frame.height, 4]
+        assert {*session._jsc.getPersistentRDDs()} != before
+    assert len(list(tmp_path.glob("read-*"))) == 2
+    assert {*session._jsc.getPersistentRDDs()} == before
+
+
+def test_what_goes_wrong_by_spark_connect_is_said_without_a_value(
+    remote: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.connect.logging import logger
+
+    texts = remote.createDataFrame([("1",), ("MARIA 47",)], "text string").selectExpr("CAST(text AS double) AS fever")
+    seen: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(handler.format(record))  # type: ignore[method-assign]
+    monkeypatch.setattr(logger, "disabled", False)  # as SPARK_CONNECT_LOG_LEVEL does
+    monkeypatch.setattr(logger, "handlers", [handler])
+    with pytest.raises(EngineError, match="withheld") as caught:
+        PrivateTable(texts, Schema([Numeric("fever", 0, 9, 3)])).counts("fever")
+    assert "MARIA" not in "".join([*traceback.format_exception(caught.value), *seen])
+    frame, schema = spark_cluster.clinic(50)
+    monkeypatch.setattr(_spark, "_MOST_SENT", 2**10)
+    with pytest.raises(InputError, match="Spark Connect takes"):
+        escudo.evaluate(remote.createDataFrame(frame.to_arrow()), frame, frame, schema)
+    monkeypatch.setattr(_spark, "spark_session", lambda _: remote)
+    with pytest.raises(InputError, match="cannot open"):  # though Connect itself looks later
+        open_data(f"spark://{tmp_path}/nowhere")
+
+
+def test_a_command_asks_the_server_of_spark_connect_that_the_place_names(address: str, tmp_path: Path) -> None:
+    frame, schema = spark_cluster.clinic(300)
+    frame.write_parquet(tmp_path / "visits.parquet")
+    schema.write(tmp_path / "visits.toml")
+    asked = ["release", "visits.parquet", "--engine", "spark", "--schema", "visits.toml", "--epsilon", "1"]
+    command = [sys.executable, "-m", "escudo", *asked, "--out", "release", "--rows", "100", "--seed", "1"]
+    env = {**os.environ, "SPARK_REMOTE": address}
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert pl.read_parquet(tmp_path / "release" / "synthetic.parquet").height == 100
 
 
 # ---- a standalone cluster

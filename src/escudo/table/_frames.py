@@ -176,11 +176,17 @@ def open_source(frame: object, schema: Schema) -> Source:
 
     Raises:
         InputError: If ``frame`` is no frame that is taken.
-        SchemaError: If a column of the schema is absent from the frame, or of a type that cannot hold it.
+        SchemaError: If a column of the schema is absent from the frame, of a type that cannot hold it, or has a name
+            that its engine cannot handle.
     """
     opened = _opened(frame)
     found = opened.collect_schema()
     _check_columns(schema, list(found))
+    if engine_of(opened) == "pyspark" and (odd := [name for name in read_names(schema) if {".", "`"} & {*name}]):
+        raise SchemaError(
+            f"column {odd[0]!r} has a dot or a backtick in its name, and PySpark hands no such column to workers; "
+            "rename it in the table, for instance with withColumnRenamed, and in the schema."
+        )
     stored = _native_types(opened)
     for column in schema.fields:
         if column.name not in found:  # one that is derived
@@ -190,7 +196,13 @@ def open_source(frame: object, schema: Schema) -> Source:
         check_holds(column, declared, type(dtype).__name__, texts=reads_texts(opened))
     for key in schema.keys:
         _check_key(schema, key, found[key], _declared(opened, stored.get(key), found[key]), opened)
-    return Source(engine=opened.implementation.value, frame=opened)
+    return Source(engine=engine_of(opened), frame=opened)
+
+
+def engine_of(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> str:
+    """Return the name of a frame's engine: Spark is one, be it asked in its own process or by Spark Connect."""
+    kind = frame.implementation
+    return "pyspark" if kind.is_pyspark_connect() else str(kind.value)
 
 
 def reads_texts(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> bool:
@@ -280,7 +292,7 @@ def _check_key(
     schema: Schema, name: str, dtype: Any, found: Holds, frame: nw.DataFrame[Any] | nw.LazyFrame[Any]
 ) -> None:
     what = "person id" if name == schema.person_id else "key of rows"
-    if found in ("nothing usable", "time") or (dtype == nw.Decimal and frame.implementation.is_pyspark()):
+    if found in ("nothing usable", "time") or (dtype == nw.Decimal and engine_of(frame) == "pyspark"):
         raise SchemaError(
             f"the {what} {name!r} is of type {type(dtype).__name__}; cast it to whole numbers or text in the table."
         )
@@ -378,16 +390,40 @@ def _in_database(frame: nw.LazyFrame[Any], columns: Mapping[str, Column | None])
         native = native.select(", ".join(listed))
     elif frame.implementation.is_ibis():
         native = _exact_on_ibis(native, columns)
-    elif frame.implementation.is_pyspark():
-        from pyspark.sql import functions
-
-        collated = [f.name for f in native.schema if getattr(f.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"]
-        native = native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
-        dated = [name for name, dtype in frame.collect_schema().items() if holds(dtype) == "time"]
+    elif engine_of(frame) == "pyspark":
+        functions, native = _functions_of_spark(frame), columns_on_spark(frame, columns)
         first = functions.lit("1970-01-01").cast("date")
-        native = native.withColumns({name: functions.date_diff(native[name].cast("date"), first) for name in dated})
+        for name in (name for name, dtype in frame.collect_schema().items() if holds(dtype) == "time"):
+            native = native.withColumn(name, functions.date_diff(native[_quoted_on_spark(name)].cast("date"), first))
     exact: nw.LazyFrame[Any] = nw.from_native(native)
     return exact
+
+
+def columns_on_spark(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], names: Iterable[str]) -> Any:
+    """Return some columns of a frame of Spark, texts to be compared by their characters."""
+    native: Any = frame.to_native()
+    types = {field.name: field.dataType for field in native.schema}
+
+    def exact(name: str) -> Any:
+        column = native[_quoted_on_spark(name)]
+        if getattr(types[name], "collation", "UTF8_BINARY") == "UTF8_BINARY":
+            return column
+        return _functions_of_spark(frame).collate(column, "UTF8_BINARY").alias(name)
+
+    return native.select(*map(exact, names))
+
+
+def _quoted_on_spark(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _functions_of_spark(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> Any:
+    """Return Spark's functions, of the kind that takes the columns of a frame."""
+    if frame.implementation.is_pyspark_connect():
+        from pyspark.sql.connect import functions
+    else:
+        from pyspark.sql import functions
+    return functions
 
 
 def _exact_on_ibis(table: Any, columns: Mapping[str, Column | None]) -> Any:
@@ -548,7 +584,7 @@ def stream(frame: nw.LazyFrame[Any], size: int) -> Iterator[pl.DataFrame]:
             yield from map(_arrow_to_polars, reader)
     elif implementation.is_ibis():
         yield from map(_arrow_to_polars, native.to_pyarrow_batches(chunk_size=size))
-    elif implementation.is_pyspark():
+    elif engine_of(frame) == "pyspark":
         rows = map(tuple, native.toLocalIterator(prefetchPartitions=True))
         while piece := list(islice(rows, size)):
             yield pl.DataFrame(piece, schema=native.columns, orient="row", infer_schema_length=None)
@@ -576,7 +612,7 @@ def length_of_files(frame: pl.LazyFrame) -> int | None:
 
 
 _UNLOGGED: ContextVar[bool] = ContextVar("unlogged", default=False)
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.logging")
 
 
 def _logged(_: object) -> bool:

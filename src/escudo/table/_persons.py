@@ -140,15 +140,12 @@ def with_text_number(frame: nw.LazyFrame[Any], *, seed: int) -> nw.LazyFrame[Any
     implementation = frame.implementation
     if implementation.is_duckdb():
         native = native.select(f"*, ('0x' || left(md5('{seed}:' || {PERSON}), 7))::BIGINT AS {PERSON_NUMBER}")
-    elif implementation.is_pyspark():
-        from pyspark.sql import functions
-
-        digest = functions.md5(functions.concat(functions.lit(f"{seed}:"), PERSON).cast("binary"))
-        hashed = functions.conv(functions.substring(digest, 1, 7), 16, 10).cast("bigint")
-        native = native.withColumn(PERSON_NUMBER, hashed)
-    else:
-        assert implementation.is_polars()
+    elif implementation.is_polars():
         native = native.with_columns(_polars_number(seed).alias(PERSON_NUMBER))
+    else:
+        assert implementation.is_pyspark() or implementation.is_pyspark_connect()
+        digits = f"substring(md5(CAST(concat('{seed}:', {PERSON}) AS binary)), 1, 7)"
+        native = native.selectExpr("*", f"CAST(conv({digits}, 16, 10) AS bigint) AS {PERSON_NUMBER}")
     numbered: nw.LazyFrame[Any] = nw.from_native(native)
     return numbered
 

@@ -37,7 +37,7 @@ from escudo.errors import EngineError, InputError
 from escudo.table._contributions import PersonParts
 from escudo.table._counts import RunningCounts, Spans, add_counts, counts_to_bytes
 from escudo.table._files import is_lake, open_lake
-from escudo.table._frames import Source, read_names, stored_names
+from escudo.table._frames import Source, columns_on_spark, read_names, stored_names
 from escudo.table._persons import PERSON, PERSON_NUMBER
 from escudo.table._rows import ROWS_AT_ONCE, AddUp, Arrays, Grouping, Piece, Placed, Query
 from escudo.table._whole import Errand
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _MERGED = 16  # partial results that the driver adds up, where there would be more than it should hold
 _MOST_BYTES = 2**28
+_MOST_SENT = 2**26  # to a server of Spark Connect, which takes 128 MB in one message and holds them several times
 _PARTITIONS = 1000  # where Spark does not say how many there are
 _PACKET = 2**12  # bytes of rows that travel together: Spark hands some 10,000 packets over at a time
 _FRAME_PACKET = 2**14  # more of rows as they are, which travel with their types
@@ -87,7 +88,9 @@ def open_spark(url: SplitResult, settings: dict[str, str], schema: Schema | None
         _refuse_parts(session, path)
     problem = None
     try:
-        return session.table(table) if path is None else session.read.format(kind).load(path)
+        opened = session.table(table) if path is None else session.read.format(kind).load(path)
+        _ = opened.schema  # by Spark Connect it is looked for only now
+        return opened
     except Exception as error:  # its message may show a file's contents
         problem = type(error).__name__
     if here is not None and lake:  # the session has no package for it
@@ -168,11 +171,11 @@ def spark_session(master: str | None = None) -> Any:
         raise InputError("data of Spark need: pip install 'escudo[spark]', and Java 17 or later.") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("escudo")
-    builder = builder if master is None else builder.master(master)
     problem = None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            builder = builder if master is None else builder.master(master)
             running = SparkSession.getActiveSession()
             if running is None:
                 builder = builder.config("spark.io.encryption.enabled", "true")
@@ -192,9 +195,8 @@ def spark_session(master: str | None = None) -> Any:
 def _holds(session: Any, folder: str, name: str) -> bool:
     """Return whether a folder that Spark sees holds something of this name; no, where that cannot be asked."""
     try:
-        place = session._jvm.org.apache.hadoop.fs.Path(f"{folder.rstrip('/')}/{name}")
-        return bool(place.getFileSystem(session._jsc.hadoopConfiguration()).exists(place))
-    except Exception:  # a session by Spark Connect shows no file system; a folder that is not there is said below
+        return bool(session.read.format("binaryFile").load(f"{folder.rstrip('/')}/{name}").schema)
+    except Exception:  # it is not there; of a folder that is not there either, that is said below
         return False
 
 
@@ -275,10 +277,31 @@ def worker_versions() -> dict[str, str]:
 
 
 def _mapped(frame: Any, work: Callable[[Iterator[Any]], Iterator[Any]], types: Any) -> Any:
-    """Run ``work`` over the Arrow batches of each partition."""
+    """Run ``work`` over the Arrow batches of each partition.
+
+    By Spark Connect it travels with each request, and what was kept of a frame is found again by its bytes: so these
+    are made once.
+    """
+    if nw.from_native(frame).implementation.is_pyspark_connect():
+        from pyspark.serializers import CloudPickleSerializer
+
+        written = CloudPickleSerializer().dumps(work)
+        if len(written) > _MOST_SENT:
+            raise InputError(
+                f"what goes along with the question has {len(written) / 2**20:.0f} MB, and Spark Connect takes "
+                f"{_MOST_SENT // 2**20}: write the frames that are not on Spark to files, and open them there."
+            )
+        work = partial(_opened, written)
     with warnings.catch_warnings():  # that pandas is too new for PySpark: it is not used here
         warnings.simplefilter("ignore", FutureWarning)
         return frame.mapInArrow(work, types)
+
+
+def _opened(written: bytes, batches: Iterator[Any]) -> Iterator[Any]:
+    from pyspark.serializers import CloudPickleSerializer
+
+    work: Callable[[Iterator[Any]], Iterator[Any]] = CloudPickleSerializer().loads(written)
+    return work(batches)
 
 
 def spark_tally(query: Query, source: Source, spans: Spans) -> RunningCounts:
@@ -342,7 +365,6 @@ def spark_together(
         once: Whether sums are asked for once. Else packed rows stay with the workers, in memory or on disk.
     """
     import polars as pl
-    from pyspark.sql import functions
 
     kinds = gathering.types()
     words: dict[Any, str] = {pl.String: "string", pl.Int32: "int", pl.Int64: "long"}
@@ -357,11 +379,14 @@ def spark_together(
         return pack
 
     there = {name: source for name, source in sources.items() if source.engine == "pyspark"}
-    tables = [_mapped(_chosen(source, gathering.stored(name)), packed(name), types) for name, source in there.items()]
+    tables = [
+        _mapped(columns_on_spark(source.frame, gathering.stored(name)), packed(name), types)
+        for name, source in there.items()
+    ]
     session = tables[0].sparkSession
     for name in sources.keys() - there.keys():
         tables.append(session.createDataFrame(gathering.sent(sources[name], name).to_arrow(), types))
-    parted = reduce(lambda one, other: one.union(other), tables).repartition(functions.col(PERSON_NUMBER))
+    parted = reduce(lambda one, other: one.union(other), tables).repartition(PERSON_NUMBER)
 
     def summed(find: Find) -> NDArray[np.int64]:
         def added(batches: Iterator[Any]) -> NDArray[np.int64]:
@@ -389,7 +414,7 @@ def spark_packed(gathering: Gathering, source: Source, table: str) -> Iterator[p
         for frame in _frames(batches):
             yield from _blobs(_ipc(rows) for rows in gathering.packed(frame, table))
 
-    rows = _mapped(_chosen(source, gathering.stored(table)), pack, "found binary")
+    rows = _mapped(columns_on_spark(source.frame, gathering.stored(table)), pack, "found binary")
     for row in rows.toLocalIterator(prefetchPartitions=True):
         yield pl.read_ipc(io.BytesIO(bytes(row[0])))
 
@@ -481,7 +506,7 @@ def spark_frames(frames: Sequence[tuple[Source, Sequence[str]]]) -> Callable[[Er
 
     It gets a frame of polars for each. Partitions are cut into packets as for :func:`spark_in_one_place`.
     """
-    chosen = [_chosen(source, names) for source, names in frames]
+    chosen = [columns_on_spark(source.frame, names) for source, names in frames]
 
     def packed(number: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
         def pack(batches: Iterator[Any]) -> Iterator[Any]:
@@ -548,8 +573,6 @@ def _judged(
     arrays: Arrays, parted: Any, grouping: Grouping, lengths: dict[int, int] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return what the workers find of each group, given how many rows each partition has where positions decide."""
-    from pyspark.sql import functions
-
     query = arrays.query
     starts = None if lengths is None else {key: sum(lengths[k] for k in lengths if k < key) for key in lengths}
 
@@ -579,7 +602,7 @@ def _judged(
             yield pa.record_batch({"kind": pa.array(groups, type=pa.int64()), "found": blobs})
 
     types = ", ".join(["kind long", "rank long", *(f"v{place} double" for place in range(len(query.wanted)))])
-    together = _mapped(parted, place, types).repartition(functions.col("kind"))
+    together = _mapped(parted, place, types).repartition("kind")
     answers = _mapped(together, judge, "kind long, found binary").collect()
     groups = np.array([row[0] for row in answers], dtype=np.int64)
     found = [np.frombuffer(bytes(row[1]), dtype=np.int64) for row in answers]
@@ -663,10 +686,8 @@ def spark_pieces(query: Query, source: Source) -> Iterator[Piece]:
 
 def _parted(query: Query, source: Source) -> Any:
     """Return the frame whose partitions are read for themselves: for the person unit, packed and parted by person."""
-    from pyspark.sql import functions
-
     person_id = () if query.schema.person_id is None else (query.schema.person_id,)
-    native = _chosen(source, [*stored_names(query.schema, query.codes), *person_id])
+    native = columns_on_spark(source.frame, [*stored_names(query.schema, query.codes), *person_id])
     if query.schema.person_id is None:
         return native
 
@@ -679,17 +700,7 @@ def _parted(query: Query, source: Source) -> Any:
     person = kinds.get(native.schema[query.schema.person_id].dataType.typeName(), "long")
     longs, doubles = [PERSON_NUMBER, *query.packing.names], query.numbers.values()
     types = [f"{PERSON} {person}", *(f"{name} long" for name in longs), *(f"{name} double" for name in doubles)]
-    return _mapped(native, packed, ", ".join(types)).repartition(functions.col(PERSON_NUMBER))
-
-
-def _chosen(source: Source, names: Sequence[str]) -> Any:
-    """Return some columns of a frame, texts to be compared by their characters."""
-    from pyspark.sql import functions
-
-    native: Any = source.frame.to_native()
-    native = native.select(*(native["`" + name.replace("`", "``") + "`"] for name in names))
-    collated = [f.name for f in native.schema if getattr(f.dataType, "collation", "UTF8_BINARY") != "UTF8_BINARY"]
-    return native.withColumns({name: functions.collate(native[name], "UTF8_BINARY") for name in collated})
+    return _mapped(native, packed, ", ".join(types)).repartition(PERSON_NUMBER)
 
 
 def _travelling(query: Query, rows: pl.DataFrame) -> list[pl.Expr]:

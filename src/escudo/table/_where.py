@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from escudo._card import tracking
 from escudo.errors import InputError
 from escudo.table._answers import from_text, to_text
-from escudo.table._frames import Source, read_names, shielded, stored_names
+from escudo.table._frames import Source, engine_of, read_names, shielded, stored_names
 from escudo.table._linked_schema import LinkedSchema
 from escudo.table._schema import Schema
 from escudo.table._whole import Errand
@@ -175,7 +175,7 @@ class _Frame:
         self._frame, self._columns, self.where, self.engine = frame, columns, where, ""
         with suppress(Exception):
             self._opened: Any = nw.from_native(frame)
-            self.engine = str(self._opened.implementation.value)
+            self.engine = engine_of(self._opened)
 
     @property
     def source(self) -> tuple[Source, list[str]]:
