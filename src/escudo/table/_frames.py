@@ -683,8 +683,8 @@ def shielded(engine: str, doing: str, work: Callable[[], _T]) -> _T:
         raise EngineError(why)
     raise EngineError(
         f"the {engine} engine failed while {doing} ({kind}): a damaged file, a lost connection or too little memory, "
-        "for instance. Its message is withheld because it may show values of the table; run a query over the schema's "
-        "columns in the engine itself to see it."
+        "for instance. Its message is withheld because it may show values of the table. What is wrong with a file, "
+        "escudo schema check may say; else run a query over the schema's columns in the engine itself."
     )
 
 
