@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -89,6 +90,22 @@ def test_rows_are_clipped_where_noise_is_large_and_kept_where_it_is_small() -> N
     long = np.zeros(WIDTH + 1)
     long[[0, WIDTH]] = 0.5  # all or none: what looked short is long
     assert Together.of(UNIT, lengths, long, units=100, rows=1e6) is None
+
+
+def test_what_clipping_takes_away_is_weighed_with_noise_by_the_root_of_squares() -> None:
+    law = 0.8 ** np.arange(WIDTH + 1.0)
+    law /= law.sum()
+    lengths = Lengths(dict.fromkeys(NAMES, 0), dict.fromkeys(NAMES, 2), np.zeros((WIDTH + 1, 2 * WIDTH + 1), np.int64))
+    held, one = law * np.arange(WIDTH + 1), math.sqrt(2 / math.pi) * WIDTH * UNIT.scale / math.sqrt(100)
+    alone, apart_by_sums = one * math.sqrt(WIDTH / 4), 0
+    most = np.arange(1, WIDTH + 1)
+    kept = np.minimum(1, np.sqrt(most[:, None] / np.maximum(np.arange(WIDTH + 1), 1))) @ held / held.sum()
+    for rows in np.geomspace(1e2, 1e5, 40):
+        noise, clipped = one * np.sqrt(most) / kept, 0.5 * (1 - kept) * held.sum() * rows
+        together = np.hypot(noise, clipped).min() < alone
+        assert (Together.of(UNIT, lengths, law, units=100, rows=rows) is not None) == together
+        apart_by_sums += together and (noise + clipped).min() >= alone
+    assert apart_by_sums > 0
 
 
 def test_long_rows_that_come_together_are_seen() -> None:

@@ -215,6 +215,7 @@ def test_an_engine_error_never_shows_values() -> None:
         with pytest.raises(EngineError, match="polars engine failed while") as failed:
             ask()
         assert SECRET not in _whole_story(failed.value)
+        assert "escudo schema check" in str(failed.value)
         assert failed.value.exit_code == 2  # the data's fault or the machine's, no bug of ours
         assert failed.value.__cause__ is None
         assert failed.value.__context__ is None
